@@ -1,0 +1,33 @@
+"""
+Numbers whose sums are exact, so that no result depends on an order of summing.
+
+Shared resources can make the dynamics chaotic: a disturbance of one rounding error grows tenfold every few
+microbatches. "Equal to 1e-9" then needs equal to the last bit. Times are multiples of a tick and loads are
+multiples of a grain, both powers of two: float64 adds them without rounding (times below 8192 s, loads below
+2**23 capacities), in any order, folded or not, with marks or not.
+"""
+
+from __future__ import annotations
+
+TICK = 2.0**-40  # seconds, about a picosecond
+COARSE_TICK = 2.0**-36  # for steps that may exceed LONGEST
+LONGEST = 8192.0  # seconds that a float64 can hold in exact multiples of TICK
+GRAIN = 2.0**-30  # of a capacity
+
+
+def ticks(seconds: float, tick: float = TICK) -> float:
+    """*seconds* as a whole number of ticks.
+
+    >>> ticks(0.1) + ticks(0.2) == ticks(0.3)
+    True
+    """
+    return round(seconds / tick) * tick
+
+
+def grains(fraction: float) -> float:
+    """A fraction of a capacity as a whole number of grains.
+
+    >>> grains(0.1) + grains(0.2) - grains(0.3) in (0.0, GRAIN, -GRAIN)
+    True
+    """
+    return round(fraction / GRAIN) * GRAIN

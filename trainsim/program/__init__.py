@@ -1,0 +1,1 @@
+"""Planning: from a job to one program per kind of rank. Pure; no clock."""

@@ -1,0 +1,147 @@
+"""
+Contract 1: what one rank does, as chains of tasks that share templates.
+
+A *chain* is a thread of control: it carries out its tasks in order. A stream is only the label of a span: a
+tensor-parallel collective that compute awaits at once sits in the compute chain under the stream ``tp`` and needs
+no event. Tasks that differ only in the microbatch point to the same template, so a program is small however long
+the step is. Events are named only where another chain or another rank waits; they belong to (name, microbatch) of
+the rank that waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+KINDS = ("forward", "backward", "recompute", "optimizer", "host", "delay", "tp", "cp", "ep", "pp", "dp", "offload", "other")
+"""What a span is for: the lanes' colours and the rows of the breakdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of the compute stream: seconds alone, and the shares of the GPU it takes meanwhile.
+
+    ``sm`` and ``hbm`` are fractions of the GPU's SMs and of its memory bandwidth at full speed.
+    A host that cannot keep up is a kernel of kind ``host`` that takes neither.
+    """
+
+    name: str
+    kind: str
+    seconds: float
+    sm: float = 1.0
+    hbm: float = 0.0
+    layer: int = -1
+    stream: str = "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """A collective: it starts when every member of the rank's group has posted it; the chain waits for its end.
+
+    ``nbytes`` is the full buffer (NCCL's size, before dividing by the group). ``exposed`` is the part of its time
+    that a framework's kernel-level pipelining leaves visible.
+    """
+
+    name: str
+    kind: str
+    communicator: str
+    operation: str
+    nbytes: float
+    layer: int = -1
+    stream: str = "compute"
+    exposed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to the peer of this rank's group: it starts at once, and at its end sets ``event`` there.
+
+    The receiver is passive: it waits for the event (of the same microbatch), it posts nothing. The sender goes on
+    at once, unless ``blocking``: then its chain waits for the end of the message.
+    """
+
+    name: str
+    kind: str
+    communicator: str
+    nbytes: float
+    event: str
+    layer: int = -1
+    stream: str = "pp"
+    blocking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Go on when *event* of this microbatch (or of the microbatch that is named) has been set on this rank."""
+
+    event: str
+    microbatch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Set *event* of this microbatch (or of the microbatch that is named) on this rank."""
+
+    event: str
+    microbatch: int | None = None
+
+
+Instruction = Kernel | Meet | Send | Wait | Signal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """The instructions of one pass over one chunk, and what it does to the memory of the rank (bytes).
+
+    ``allocates`` is held from the start of the task, ``frees`` is given back at its end, ``transient`` is the most
+    that is held above that level in between. ``work`` is ``F``, ``B``, ... of the schedule, or the name of a phase.
+    """
+
+    work: str
+    chunk: int
+    instructions: tuple[Instruction, ...]
+    allocates: float = 0.0
+    frees: float = 0.0
+    transient: float = 0.0
+
+
+class Task(NamedTuple):
+    """A template carried out for one microbatch."""
+
+    template: Template
+    microbatch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a rank holds for the whole step, in bytes."""
+
+    weights: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    buffers: float = 0.0
+    framework: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.gradients + self.optimizer + self.buffers + self.framework
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """All chains of one rank. ``stage`` is its place in the pipeline; ``parameters`` are those it holds."""
+
+    chains: dict[str, tuple[Task, ...]]
+    stage: int = 0
+    parameters: int = 0
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def operations(self) -> int:
+        """Kernels, collectives and messages carried out, as opposed to the few objects stored."""
+        size = {
+            id(t.template): sum(isinstance(i, Kernel | Meet | Send) for i in t.template.instructions)
+            for tasks in self.chains.values()
+            for t in tasks
+        }
+        return sum(size[id(t.template)] for tasks in self.chains.values() for t in tasks)

@@ -1,0 +1,76 @@
+"""
+Registries: one per idea that has several implementations.
+
+A plugin is one file in the idea's package; the file's decorator registers it and nothing else has to be edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Generic, TypeVar
+
+from trainsim.errors import UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A read-only mapping from name to implementation, filled by decorators.
+
+    >>> shapes = Registry("shape")
+    >>> @shapes.register("square", "quadrat")
+    ... def square(side): return side * side
+    >>> shapes["quadrat"](3), list(shapes)
+    (9, ['square'])
+    >>> shapes["sqare"]
+    Traceback (most recent call last):
+    trainsim.errors.UnknownName: No shape is called 'sqare'. Did you mean 'square'? Known: square.
+    """
+
+    def __init__(self, kind: str, package: str | None = None):
+        self.kind = kind
+        self._package = package
+        self._items: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
+
+    def register(self, name: str, *aliases: str) -> Callable[[T], T]:
+        """Add the decorated thing under *name*; *aliases* are found but not listed."""
+
+        def add(item: T) -> T:
+            for one in (name, *aliases):
+                if one in self._items or one in self._aliases:
+                    raise ValueError(f"two {self.kind}s are called {one!r}")
+            self._items[name] = item
+            self._aliases.update(dict.fromkeys(aliases, name))
+            return item
+
+        return add
+
+    def canonical(self, name: str) -> str:
+        """The registered name behind *name*, which may be an alias."""
+        items = self._discover()
+        found = name if name in items else self._aliases.get(name)
+        if found is None:
+            raise UnknownName(self.kind, name, items)
+        return found
+
+    def _discover(self) -> dict[str, T]:
+        if self._package:
+            package, self._package = import_module(self._package), None
+            for module in iter_modules(package.__path__):
+                import_module(f"{package.__name__}.{module.name}")
+        return self._items
+
+    def __getitem__(self, name: str) -> T:
+        return self._discover()[self.canonical(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._discover() or name in self._aliases
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._discover()))
+
+    def __len__(self) -> int:
+        return len(self._discover())
