@@ -1,0 +1,81 @@
+"""
+What the training software does: one file of data per framework and era, none of it about a single run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from trainsim.errors import UnknownName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A profile: fusions, host cost, buckets, dtypes, overlap and order of collectives. Times in seconds."""
+
+    name: str
+    source: str
+    # kernels
+    attention: str  # eager | flash1 | flash2 | flash3 | cudnn: the family used when the scenario does not say
+    causal_skip: bool  # the attention kernel skips the masked half
+    dropout: bool
+    bias_kernels: bool  # bias gradients are kernels of their own
+    fused_pointwise: bool  # bias + GELU and bias + dropout + add are one kernel each
+    softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
+    loss_bytes_per_logit: float
+    accumulation_bytes_per_parameter: float  # adding a microbatch's gradient to the main buffer; 0: fused into wgrad
+    gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
+    optimizer_bytes_per_parameter: float
+    # host
+    host_seconds_per_operation: float
+    operations_forward: int  # kernels that the host launches per layer
+    operations_backward: int
+    operations_per_collective: int
+    host_blocking: bool  # launches are synchronous: host and GPU time add up
+    cuda_graph: bool
+    recompute_host_seconds: float  # saving and restoring the RNG state per recomputed layer
+    step_seconds: float  # data, logging, host synchronisation per step
+    # communication
+    tp_overlap: str  # none | wgrad | userbuffers
+    userbuffers_exposed: float  # part of the forward TP collectives that stays visible with userbuffers
+    gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
+    gradient_bytes: int  # on the wire, per parameter
+    zero1_operation: str  # reduce_scatter | all_reduce: what ZeRO-1 sends
+    bucket_parameters: float  # elements per gradient bucket
+    bucket_parameters_per_rank: float  # the bucket is at least this times dp
+    bucketed_stages: str  # all | first: which pipeline stages split the reduction into buckets
+    parameter_gather_overlap: bool  # ZeRO-1 gathers under the next forward pass
+    p2p_blocking: bool  # the sender waits for its message
+    p2p_overhead: float  # host synchronisation per blocking message
+    p2p_sliced: bool  # activations are cut over TP before they are sent
+    network_efficiency: float  # part of the NIC's rate that collectives reach with its usual settings
+    p2p_efficiency: float
+    # memory
+    gradient_memory_bytes: float  # resident, per parameter
+    optimizer_memory_bytes: float  # per parameter before sharding (master, momentum, variance)
+    weight_memory_bytes: float
+    framework_memory: float  # bytes of context, kernels and NCCL
+
+
+@cache
+def load_framework(name: str) -> Framework:
+    """The profile called *name*, from ``trainsim/frameworks/<name>.yaml``.
+
+    >>> load_framework("megatron-core").name
+    'megatron-core'
+    """
+    if name not in framework_names():
+        raise UnknownName("framework", name, framework_names())
+    data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
+    return Framework(name=name, **data)
+
+
+@cache
+def framework_names() -> tuple[str, ...]:
+    """All profiles that ship with the package."""
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in files(__package__).iterdir() if p.name.endswith(".yaml")))

@@ -1,0 +1,103 @@
+"""
+A resolved scenario as plain frozen values: everything that planning needs, nothing left to derive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainsim.frameworks import Framework
+from trainsim.hardware.cluster import Cluster
+from trainsim.model.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """Degrees of parallelism. ``order`` lists the axes innermost first, as Megatron-LM lays ranks on GPUs."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    order: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
+
+    @property
+    def ranks(self) -> int:
+        return self.tp * self.pp * self.dp * self.cp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The schedule; ``layout`` has the layers of each virtual stage (chunk c of rank r is stage c * pp + r)."""
+
+    schedule: str
+    chunks: int
+    layout: tuple[int, ...]
+    p2p: str = "async"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharding:
+    """How replicas share model states. ``reduce_bucket`` in elements, None: the framework's."""
+
+    strategy: str = "ddp"
+    overlap: bool = False
+    reduce_bucket: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Batches, numbers and what is recomputed. ``microbatches`` are those of one replica in one step."""
+
+    sequence_length: int
+    micro_batch: int
+    global_batch: int
+    microbatches: int
+    precision: str = "bf16"
+    gradient_bytes: int = 4  # per element on the wire
+    optimizer: str = "adam"
+    recompute: str = "none"  # none | selective | full
+    recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
+    attention: str = "flash2"
+    tp_overlap: str = "none"  # none | wgrad | userbuffers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """Something slower than the rest: kernels of ``ranks`` take ``factor`` times as long, or ``links`` (by name)
+    keep only ``factor`` of their bandwidth."""
+
+    factor: float
+    ranks: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """One rank loses ``seconds`` once, before its first ``at`` (forward | backward | optimizer)."""
+
+    rank: int
+    at: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is trained, on what, how."""
+
+    name: str
+    model: Transformer
+    padded_vocab: int
+    cluster: Cluster
+    framework: Framework
+    parallel: Parallel
+    pipeline: Pipeline
+    sharding: Sharding
+    training: Training
+    algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
+    what_if: tuple[Slow | Delay, ...] = ()
+    detail: str = "op"  # op | layer | block
+    fold: bool = True
+    seed: int = 0

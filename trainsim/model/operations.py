@@ -1,0 +1,90 @@
+"""
+What a layer does, as operations with shapes: the link between a model and the costs. No seconds here.
+
+An operation of a layer is a few pieces of work forward, and a few for each of the two gradients, on one rank and
+for one microbatch. A piece of work is a GEMM, an attention kernel or a memory-bound kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """``batch`` products of an m x k by a k x n matrix. ``role`` forward, input (dgrad) or weight (wgrad)."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    role: str = "forward"
+    accumulates: bool = False  # adds into an fp32 gradient buffer in its epilogue
+
+    @property
+    def flops(self) -> float:
+        """FLOP: two per multiply-add.
+
+        >>> Gemm("square", 1000, 1000, 1000).flops
+        2000000000.0
+        """
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A fused attention kernel over ``batch`` sequences; ``kernel`` names its family (flash1, flash2, cudnn, ...)."""
+
+    name: str
+    kernel: str
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    causal: bool = True
+    direction: str = "forward"
+
+    @property
+    def flops(self) -> float:
+        """Useful FLOP: half of the square if causal; backward is 2.5 times forward (two products against five)."""
+        forward = 4.0 * self.batch * self.heads * self.queries * self.keys * self.head_dim
+        return forward * (0.5 if self.causal else 1.0) * (2.5 if self.direction == "backward" else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBound:
+    """A kernel that only moves bytes; ``kind`` (norm, elementwise, softmax, ...) names its measured efficiency."""
+
+    name: str
+    kind: str
+    nbytes: float
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+
+Work = Gemm | Attention | MemoryBound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of a layer on one rank, for one microbatch.
+
+    ``parallel`` is ``column`` (its input is the full activation of the tensor-parallel group), ``row`` (its output
+    is a partial sum of the group) or ``none``; ``boundary`` is then the bytes of that full activation.
+    ``saved`` are the bytes kept from its forward until its backward. ``core`` marks what selective recomputation
+    throws away and does again.
+    """
+
+    name: str
+    forward: tuple[Work, ...]
+    input_gradient: tuple[Work, ...] = ()
+    weight_gradient: tuple[Work, ...] = ()
+    parallel: str = "none"
+    boundary: float = 0.0
+    saved: float = 0.0
+    core: bool = False
