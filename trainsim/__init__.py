@@ -1,0 +1,1 @@
+"""Replay a distributed training step without a GPU."""

@@ -1,0 +1,87 @@
+"""
+How ranks are laid on the axes of parallelism, in Megatron-LM's order.
+
+Rank numbers are digits in a mixed base: the first axis of ``order`` varies fastest. Expert parallelism lies
+inside data parallelism (its ranks are replicas for all but the experts): ``ep`` takes no digit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.errors import InvalidPlan, UnknownName
+
+Ints = npt.NDArray[np.int64]
+AXES = ("tp", "cp", "ep", "dp", "pp")
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Ranks as points of a grid: ``order`` names the axes innermost first, ``sizes`` gives their lengths.
+
+    >>> mesh = Mesh.of(("tp", "dp", "pp"), {"tp": 2, "dp": 2, "pp": 2})
+    >>> mesh.groups("pp").tolist()
+    [[0, 4], [1, 5], [2, 6], [3, 7]]
+    >>> {axis: int(c) for axis, c in mesh.coordinates(np.array(6)).items()}
+    {'tp': 0, 'dp': 1, 'pp': 1}
+    """
+
+    order: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, order: tuple[str, ...], sizes: Mapping[str, int]) -> Mesh:
+        """A mesh of *sizes* (axes without a size have one rank); ``ep`` is left out: it lies inside ``dp``.
+
+        Raises InvalidPlan if *order* names an axis twice, or not an axis that has more than one rank.
+        """
+        unknown = [axis for axis in (*order, *sizes) if axis not in AXES]
+        if unknown:
+            raise UnknownName("axis", unknown[0], AXES)
+        lost = [axis for axis, size in sizes.items() if size > 1 and axis not in order]
+        if lost or len(set(order)) != len(order):
+            raise InvalidPlan(
+                f"order {list(order)} must name each axis once; it has to hold {list(AXES)} in some order"
+            )
+        axes = tuple(axis for axis in order if axis != "ep")
+        return cls(axes, tuple(int(sizes.get(axis, 1)) for axis in axes))
+
+    @property
+    def ranks(self) -> int:
+        return prod(self.sizes)
+
+    @property
+    def grid(self) -> Ints:
+        """All ranks as an array whose last dimension is the innermost axis, ``order[0]``."""
+        return np.arange(self.ranks, dtype=np.int64).reshape(self.sizes[::-1])
+
+    def size(self, axis: str) -> int:
+        """Ranks along *axis*; 1 for an axis that is not in the mesh."""
+        return self.sizes[self.order.index(axis)] if axis in self.order else 1
+
+    def stride(self, axis: str) -> int:
+        """Distance of neighbours along *axis*, in ranks."""
+        return prod(self.sizes[: self.order.index(axis)]) if axis in self.order else self.ranks
+
+    def coordinates(self, ranks: Ints) -> dict[str, Ints]:
+        """The coordinate of each of *ranks* on every axis."""
+        ranks = np.asarray(ranks, np.int64)
+        return {axis: ranks // self.stride(axis) % self.size(axis) for axis in self.order}
+
+    def rank(self, coordinates: Mapping[str, int | Ints]) -> Ints:
+        """The inverse of ``coordinates``; axes that are left out are 0."""
+        return np.asarray(sum(np.asarray(c) * self.stride(axis) for axis, c in coordinates.items()), np.int64)
+
+    def groups(self, axes: str | tuple[str, ...]) -> Ints:
+        """Ranks that differ only along *axes*: a row per group, by first rank; members in rising order."""
+        axes = (axes,) if isinstance(axes, str) else axes
+        positions = [len(self.order) - 1 - self.order.index(axis) for axis in axes if axis in self.order]
+        inner = sorted(positions)
+        outer = [k for k in range(len(self.order)) if k not in inner]
+        members = prod(self.sizes[::-1][k] for k in inner)
+        return self.grid.transpose(*outer, *inner).reshape(-1, members)

@@ -1,0 +1,183 @@
+"""
+Quantities as people write them, read and printed at the border; inside there are only SI numbers.
+
+Plain numbers are SI already: bytes, bytes/s, seconds, FLOP/s. Prefixes k M G T P E are powers of 1000, Ki Mi
+Gi Ti Pi powers of 1024. In a bandwidth a small b is a bit and a capital B a byte: ``200Gbps`` is ``25GB/s``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isfinite
+from types import MappingProxyType
+
+from trainsim.errors import TrainsimError
+
+Quantity = str | int | float
+
+
+class BadQuantity(TrainsimError, ValueError):
+    """Write a number, or a number with one of the units that the message lists."""
+
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {prefix + "i": 1024.0**power for power, prefix in enumerate("KMGTP", 1)}
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*", re.DOTALL)
+
+
+def _table(prefixes: Mapping[str, float], *endings: str, factor: float = 1.0) -> dict[str, float]:
+    return {prefix + ending: scale * factor for prefix, scale in prefixes.items() for ending in endings}
+
+
+_BYTES = MappingProxyType(
+    _table(_DECIMAL | _BINARY, "B", "", "Byte", "Bytes", "bytes")
+    | {unit: scale for p, scale in _DECIMAL.items() for unit in [p.lower() + "b"] if p not in ("", "K")}
+    | {unit.lower() + "b": scale for unit, scale in _BINARY.items()}
+)
+_BANDWIDTH = MappingProxyType(
+    _table(_DECIMAL | _BINARY, "B/s", "Bps", "bytes/s")
+    | _table(_DECIMAL | _BINARY, "b/s", "bps", "bit/s", "bits/s", factor=0.125)
+    | {
+        p.lower() + ending: s / 8
+        for p, s in _DECIMAL.items()
+        for ending in ["bps", "bit/s"]
+        if p not in ("", "K")
+    }
+)
+_TIME = MappingProxyType(
+    {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6}
+    | {"ns": 1e-9, "ps": 1e-12, "min": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0}
+)
+_COUNT = MappingProxyType(_DECIMAL | _BINARY | {"m": 1e6, "B": 1e9, "b": 1e9, "t": 1e12})
+_FLOPS = MappingProxyType(
+    _table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", "flops", "FLOPs/s", "flop/s", "F")
+)
+
+
+def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str) -> float:
+    if isinstance(value, bool):
+        raise BadQuantity(f"{value} is not {what}; write {examples}")
+    if isinstance(value, int | float):
+        number, unit = float(value), None
+    else:
+        match = _NUMBER.fullmatch(value)
+        if not match:
+            raise BadQuantity(f"{value!r} is not {what}; write {examples}")
+        number, unit = float(match[1].replace("_", "").replace(",", "")), match[2]
+    if unit and unit not in units:
+        hint = (
+            " (b is a bit and B a byte)" if unit.lower() in {"gb", "mb", "kb", "tb", "gb/s", "mb/s"} else ""
+        )
+        raise BadQuantity(f"{value!r} is not {what}: unit {unit!r} is unknown{hint}; write {examples}")
+    if not isfinite(number) or number < 0:
+        raise BadQuantity(f"{value!r} is not {what}: it must be finite and not negative")
+    return number * units[unit] if unit else number
+
+
+def parse_bytes(value: Quantity) -> float:
+    """Bytes.
+
+    >>> parse_bytes("80GB"), parse_bytes("80 GiB"), parse_bytes(512)
+    (80000000000.0, 85899345920.0, 512.0)
+    >>> parse_bytes("25 parsecs")
+    Traceback (most recent call last):
+    trainsim.units.BadQuantity: '25 parsecs' is not a number of bytes: unit 'parsecs' is unknown; write 80GB, 80GiB, 512MB, 64KiB or plain bytes
+    """  # noqa: E501
+    return _parse(value, "a number of bytes", _BYTES, "80GB, 80GiB, 512MB, 64KiB or plain bytes")
+
+
+def parse_bandwidth(value: Quantity) -> float:
+    """Bytes per second; Gbps and Gb/s are bits.
+
+    >>> parse_bandwidth("200Gbps"), parse_bandwidth("25 GB/s"), parse_bandwidth(1e9)
+    (25000000000.0, 25000000000.0, 1000000000.0)
+    """
+    return _parse(
+        value, "a bandwidth", _BANDWIDTH, "200Gbps or 200Gb/s (bits), 25GB/s (bytes) or plain bytes/s"
+    )
+
+
+def parse_time(value: Quantity) -> float:
+    """Seconds.
+
+    >>> parse_time("1.5us"), parse_time("2 min"), parse_time(0.25)
+    (1.5e-06, 120.0, 0.25)
+    """
+    return _parse(value, "a time", _TIME, "1.5us, 20ms, 3s, 2min, 1h or plain seconds")
+
+
+def parse_count(value: Quantity) -> float:
+    """A number of things (elements, parameters, tokens).
+
+    >>> parse_count("500M"), parse_count("1.5B"), parse_count(7)
+    (500000000.0, 1500000000.0, 7.0)
+    """
+    return _parse(value, "a count", _COUNT, "500M, 1.5B, 20k or a plain number")
+
+
+def parse_flops(value: Quantity) -> float:
+    """FLOP/s.
+
+    >>> parse_flops("312 TFLOP/s"), parse_flops("1PFLOPS")
+    (312000000000000.0, 1000000000000000.0)
+    """
+    return _parse(value, "a rate of computation", _FLOPS, "312TFLOP/s, 312TFLOPS, 1PFLOP/s or plain FLOP/s")
+
+
+def _format(value: float, scales: list[tuple[float, str]]) -> str:
+    """*value* in the largest unit that it reaches; two decimals below ten, else one."""
+    size = abs(value)
+    scale, unit = next((pair for pair in scales if size >= pair[0] * 0.99995), scales[-1])
+    number = value / scale
+    text = f"{number:.2f}" if abs(number) < 9.995 else f"{number:.1f}"
+    return f"{text.rstrip('0').rstrip('.')}{unit}"
+
+
+def _descending(prefixes: Mapping[str, float], ending: str) -> list[tuple[float, str]]:
+    return sorted(((scale, f" {prefix}{ending}") for prefix, scale in prefixes.items()), reverse=True)
+
+
+_SI = {prefix: scale for prefix, scale in _DECIMAL.items() if prefix != "K"}
+
+
+def format_bytes(value: float) -> str:
+    """
+    >>> format_bytes(79.2 * 2**30), format_bytes(0)
+    ('79.2 GiB', '0 B')
+    """
+    return _format(value, _descending({"": 1.0} | _BINARY, "B"))
+
+
+def format_bandwidth(value: float) -> str:
+    """
+    >>> format_bandwidth(450e9), format_bandwidth(12.5e9)
+    ('450 GB/s', '12.5 GB/s')
+    """
+    return _format(value, _descending(_SI, "B/s"))
+
+
+def format_time(value: float) -> str:
+    """
+    >>> format_time(1.26), format_time(105.22), format_time(2.5e-5)
+    ('1.26 s', '105.2 s', '25 us')
+    """
+    return _format(
+        value, [(7200, " h"), (1, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps")]
+    )
+
+
+def format_count(value: float) -> str:
+    """
+    >>> format_count(176.25e9), format_count(250880), format_count(112)
+    ('176.2B', '250.9k', '112')
+    """
+    return _format(value, [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")])
+
+
+def format_flops(value: float) -> str:
+    """
+    >>> format_flops(149.1e12)
+    '149.1 TFLOP/s'
+    """
+    return _format(value, _descending(_SI, "FLOP/s"))
