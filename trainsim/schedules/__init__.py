@@ -1,8 +1,8 @@
 """
 Pipeline schedules: the order in which one rank works. Nothing else.
 
-A schedule is a pure function of (rank, ranks, microbatches, chunks, group) that gives the rank's slots in order. It
-knows nothing of bytes, links or time; messages are derived from the data dependencies when a plan is lowered.
+A schedule is a pure function of (rank, ranks, microbatches, chunks, group) that gives the rank's slots.
+It knows nothing of bytes, links or time; messages are derived from the dependencies when a plan is lowered.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Slot(NamedTuple):
 
 
 class Schedule(Protocol):
-    """Slots of *rank*; ``group`` is the number of microbatches that go through a chunk together (None: the usual)."""
+    """Slots of *rank*; ``group`` microbatches go through a chunk together (None: the usual number)."""
 
     def __call__(
         self, rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None

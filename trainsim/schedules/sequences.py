@@ -1,0 +1,47 @@
+"""The rule most schedules share: groups of microbatches go through the chunks, forwards pair with backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainsim.schedules import Slot, Work
+
+
+def forwards(microbatches: int, chunks: int = 1, group: int | None = None) -> list[Slot]:
+    """Forward slots in groups of *group* microbatches: each goes through every chunk before the next starts.
+
+    >>> print(*forwards(4, chunks=2, group=2))
+    F0 F1 F0.1 F1.1 F2 F3 F2.1 F3.1
+    """
+    size = group or microbatches
+    return [
+        Slot(Work.F, microbatch, chunk)
+        for first in range(0, microbatches, size)
+        for chunk in range(chunks)
+        for microbatch in range(first, min(first + size, microbatches))
+    ]
+
+
+def backwards(forward: Sequence[Slot], chunks: int = 1) -> list[Slot]:
+    """The backward slots that answer *forward*: the same groups, the chunks the other way round.
+
+    >>> print(*backwards(forwards(2, chunks=2, group=2), chunks=2))
+    B0.1 B1.1 B0 B1
+    """
+    return [Slot(Work.B, slot.microbatch, chunks - 1 - slot.chunk) for slot in forward]
+
+
+def paired(forward: Sequence[Slot], backward: Sequence[Slot], warmup: int) -> Iterator[Slot]:
+    """*warmup* forwards, then one forward and one backward in turn, then the backwards that are left.
+
+    >>> ahead = forwards(3)
+    >>> print(*paired(ahead, backwards(ahead), warmup=1))
+    F0 F1 B0 F2 B1 B2
+    """
+    warmup = min(warmup, len(forward))
+    yield from forward[:warmup]
+    steady = len(forward) - warmup
+    for k in range(steady):
+        yield forward[warmup + k]
+        yield backward[k]
+    yield from backward[steady:]
