@@ -1,4 +1,4 @@
-"""The rule most schedules share: groups of microbatches go through the chunks, forwards pair with backwards."""
+"""The rule of most schedules: groups of microbatches go through the chunks; forwards pair with backwards."""
 
 from __future__ import annotations
 
