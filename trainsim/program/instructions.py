@@ -13,7 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-KINDS = ("forward", "backward", "recompute", "optimizer", "host", "delay", "tp", "cp", "ep", "pp", "dp", "offload", "other")
+KINDS = (
+    "forward",
+    "backward",
+    "recompute",
+    "optimizer",
+    "host",
+    "delay",
+    "tp",
+    "cp",
+    "ep",
+    "pp",
+    "dp",
+    "offload",
+    "other",
+)
 """What a span is for: the lanes' colours and the rows of the breakdown."""
 
 

@@ -1,1 +1,90 @@
-"""."""
+"""
+What replicas exchange, and when: one file per strategy.
+
+A strategy is a pure function of a job and the parameters of one rank's chunks. It gives the reductions of each
+chunk's gradients, the gathers of its parameters, and how many ranks share the optimizer's states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainsim.job import Job
+from trainsim.registry import Registry
+
+
+class Parts(NamedTuple):
+    """Parameters of one chunk on one rank, in the order in which its gradients are ready: head, layers, embedding."""
+
+    head: int
+    layers: tuple[int, ...]
+    embedding: int
+
+    @property
+    def total(self) -> int:
+        return self.head + sum(self.layers) + self.embedding
+
+
+class Bucket(NamedTuple):
+    """One collective: ``nbytes`` of the full buffer, ready after ``after`` layers of the chunk's last backward.
+
+    ``after`` = layers + 1 means: after the embedding's gradient.
+    """
+
+    operation: str
+    nbytes: float
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``.
+
+    ``shard`` is the number of ranks that share the optimizer states.
+    """
+
+    reductions: tuple[tuple[Bucket, ...], ...]
+    gathers: tuple[tuple[Bucket, ...], ...] = ()
+    overlapped: bool = False
+    gathers_overlapped: bool = False
+    shard: int = 1
+
+
+Strategy = Callable[[Job, int, Sequence[Parts]], Exchange]
+strategies: Registry[Strategy] = Registry("strategy", __name__)
+
+
+def buckets(
+    parts: Parts, *, operation: str, bytes_per_element: float, size: float | None
+) -> tuple[Bucket, ...]:
+    """Cut a chunk's gradients into buckets that close as soon as they hold *size* elements; None: one bucket.
+
+    >>> [b.after for b in buckets(Parts(0, (10, 10, 10), 5), operation="all_reduce", bytes_per_element=2, size=20)]
+    [2, 4]
+    """
+    out, held = [], 0
+    sizes = [parts.head, *parts.layers, parts.embedding]
+    for k, elements in enumerate(sizes):
+        held += elements
+        last = k == len(sizes) - 1
+        if held and (last or (size is not None and held >= size)):
+            out.append(Bucket(operation, held * bytes_per_element, k))
+            held = 0
+    return tuple(out)
+
+
+def bucket_size(job: Job, stage: int, chunk: int, overlapped: bool) -> float | None:
+    """Elements per bucket of a chunk on pipeline rank *stage*, or None for a single bucket.
+
+    Megatron-LM splits only the first chunk of the first stage: the others reduce when their backwards are over.
+    """
+    framework = job.framework
+    split = framework.bucketed_stages == "all" or (stage == 0 and chunk == 0)
+    if not overlapped or not split:
+        return None
+    replicas = job.parallel.dp * job.parallel.cp
+    return job.sharding.reduce_bucket or max(
+        framework.bucket_parameters, framework.bucket_parameters_per_rank * replicas
+    )

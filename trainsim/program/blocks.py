@@ -1,0 +1,179 @@
+"""
+One layer, the embedding and the head as instructions: kernels with their seconds, and tensor-parallel collectives.
+
+A block is worked out once per job and used for every layer. Tensor parallelism puts collectives around its
+operations (Megatron-LM; Korthikanti et al. 2022 for sequence parallelism); what the framework overlaps with a
+weight gradient is kept together as an ``Overlapped`` until a stage cuts it into two chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trainsim.costs.kernels import cost, gpu_spread
+from trainsim.job import Job
+from trainsim.model.operations import MemoryBound, Operation, Work
+from trainsim.program.instructions import Kernel, Meet
+from trainsim.program.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapped:
+    """A collective that runs on a stream of its own while ``kernels`` run."""
+
+    meet: Meet
+    kernels: tuple[Kernel, ...]
+
+
+Piece = Kernel | Meet | Overlapped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A part of the model on one rank, for one microbatch. ``saved`` bytes are kept from forward to backward;
+    ``transient`` is the most that its backward needs above them."""
+
+    forward: tuple[Piece, ...]
+    backward: tuple[Piece, ...]
+    saved: float
+    transient: float
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """What the host does for one pass of a block: kernels launched, collectives aside, and seconds of its own."""
+
+    kernels: int
+    seconds: float = 0.0
+
+
+class Blocks:
+    """Builds blocks of one job; ``network`` tells the time of collectives alone."""
+
+    def __init__(self, job: Job, network: Network):
+        self.job, self.network = job, network
+        self.spread = gpu_spread(job.parallel.ranks)
+
+    def block(self, operations: Sequence[Operation], *, recompute: str, forward: int, backward: int) -> Block:
+        """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches."""
+        framework, lost = self.job.framework, [o for o in operations if o.core]
+        ahead = tuple(self._forward(operations, "forward"))
+        back = tuple(self._backward(operations, lost if recompute == "selective" else []))
+        launches = Launches(backward)
+        saved = sum(o.saved for o in operations)
+        transient = 0.0
+        if recompute == "full":
+            back = (*self._forward(operations, "recompute"), *back)
+            launches = Launches(forward + backward, framework.recompute_host_seconds)
+            saved, transient = self.checkpoint, saved
+        elif recompute == "selective":
+            saved, transient = saved - sum(o.saved for o in lost), sum(o.saved for o in lost)
+        return Block(
+            forward=(*ahead, *self._host(ahead, Launches(forward))),
+            backward=(*back, *self._host(back, launches)),
+            saved=saved,
+            transient=transient,
+        )
+
+    @property
+    def checkpoint(self) -> float:
+        """Bytes of the layer input that full recomputation keeps per layer and microbatch."""
+        training, parallel = self.job.training, self.job.parallel
+        tokens = training.micro_batch * training.sequence_length / parallel.cp
+        share = parallel.tp if parallel.sequence_parallel else 1
+        return tokens * self.job.model.hidden * element_bytes(training.precision) / share
+
+    def kernel(self, work: Work, kind: str) -> Kernel:
+        """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""
+        seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision)
+        return Kernel(work.name, kind, seconds * self.spread, sm, hbm)
+
+    def traffic(self, name: str, nbytes: float, kind: str) -> Kernel:
+        """An elementwise kernel over *nbytes* of memory, such as the optimizer's."""
+        return self.kernel(MemoryBound(name, "elementwise", nbytes), kind)
+
+    def _forward(self, operations: Iterable[Operation], kind: str) -> Iterator[Piece]:
+        sequence = self.job.parallel.sequence_parallel
+        for o in operations:
+            if o.parallel == "column" and sequence:
+                yield from self._tp(o, "all_gather")
+            yield from (self.kernel(w, kind) for w in o.forward)
+            if o.parallel == "row":
+                yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
+
+    def _backward(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
+        sequence = self.job.parallel.sequence_parallel
+        for o in reversed(operations):
+            if o.core and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+                lost = []
+            inputs = tuple(self.kernel(w, "backward") for w in o.input_gradient)
+            weights = tuple(self.kernel(w, "backward") for w in o.weight_gradient)
+            if o.parallel == "row" and sequence:
+                yield from self._tp(o, "all_gather")
+            if o.parallel == "column":
+                yield from self._beside(self._tp(o, "all_gather") if sequence else (), inputs)
+                yield from self._beside(self._tp(o, "reduce_scatter" if sequence else "all_reduce"), weights)
+            else:
+                yield from (*inputs, *weights)
+
+    def _tp(self, o: Operation, operation: str) -> tuple[Meet, ...]:
+        if not self.network.has("tp"):
+            return ()
+        framework, training = self.job.framework, self.job.training
+        exposed = framework.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
+        return (
+            Meet(f"{o.name}.{operation}", "tp", "tp", operation, o.boundary, stream="tp", exposed=exposed),
+        )
+
+    def _beside(self, meets: tuple[Meet, ...], kernels: tuple[Kernel, ...]) -> Iterator[Piece]:
+        """The collective under the kernels that do not need it, if the framework overlaps them."""
+        if meets and kernels and self.job.training.tp_overlap == "wgrad":
+            (meet,) = meets
+            yield Overlapped(
+                Meet(meet.name, "tp", "tp-async", meet.operation, meet.nbytes, stream="tp"), kernels
+            )
+        else:
+            yield from (*meets, *kernels)
+
+    def _host(self, pieces: Sequence[Piece], launches: Launches) -> tuple[Kernel, ...]:
+        """What the GPU waits for a host that cannot launch fast enough.
+
+        Host and GPU time of a block join as (g^4 + h^4)^(1/4), and add up where launches block.
+        """
+        framework = self.job.framework
+        if framework.cuda_graph:
+            return ()
+        meets = sum(not isinstance(p, Kernel) for p in pieces)
+        count = launches.kernels + framework.operations_per_collective * meets
+        host = count * framework.host_seconds_per_operation + launches.seconds
+        gpu = self.alone(pieces)
+        total = gpu + host if framework.host_blocking else (gpu**4 + host**4) ** 0.25
+        return (Kernel("host", "host", total - gpu, 0.0, 0.0),) if total - gpu > 0 else ()
+
+    def alone(self, pieces: Iterable[Piece]) -> float:
+        """Seconds of *pieces* one after the other with nothing else on the machine."""
+        return sum(seconds for _, seconds in self.parts(pieces))
+
+    def parts(self, pieces: Iterable[Piece]) -> Iterator[tuple[str, float]]:
+        """(kind, seconds alone) of each piece; an overlapped collective counts where it sticks out."""
+        for p in pieces:
+            if isinstance(p, Kernel):
+                yield p.kind, p.seconds
+            elif isinstance(p, Meet):
+                yield p.kind, self.network.seconds(p.communicator, p.operation, p.nbytes) * p.exposed
+            else:
+                meet = self.network.seconds("tp", p.meet.operation, p.meet.nbytes)
+                kernels = sum(k.seconds for k in p.kernels)
+                yield "backward", kernels
+                yield "tp", max(0.0, meet - kernels)
+
+
+def element_bytes(precision: str) -> int:
+    """Bytes of an activation element in *precision*: fp8 keeps activations in bf16.
+
+    >>> element_bytes("bf16"), element_bytes("fp32")
+    (2, 4)
+    """
+    return 4 if precision in ("fp32", "tf32") else 2

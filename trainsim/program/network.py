@@ -1,0 +1,136 @@
+"""
+The groups in which ranks talk, and what it costs them: communicators with the patterns that a program uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from trainsim.collectives.pattern import latency_only, message_pattern, pattern
+from trainsim.job import Job, Slow
+from trainsim.parallel.mesh import Mesh
+from trainsim.system import Communicator, Floats, Ints, Pattern
+
+MESSAGES = ("pp-forward", "pp-backward")
+TINY = ("world",)  # carries a few bytes: only its latency counts
+
+
+def mesh_of(job: Job) -> Mesh:
+    """How the job's ranks are laid out."""
+    degrees = job.parallel
+    return Mesh.of(degrees.order, {"tp": degrees.tp, "cp": degrees.cp, "dp": degrees.dp, "pp": degrees.pp})
+
+
+class Network:
+    """Members and patterns of every communicator of a job; patterns are worked out once, when asked for."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self.mesh = mesh_of(job)
+        self.bandwidth = link_bandwidth(job)
+        self._members = {name: m for name, m in _members(job, self.mesh).items() if m.shape[1] > 1}
+        self._patterns: dict[tuple[str, str], Pattern] = {}
+        self._alone: dict[tuple[str, str], Pattern] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether the communicator has more than one rank."""
+        return name in self._members
+
+    def members(self, name: str) -> Ints:
+        """Ranks of each group [groups, size]; of a message: sender and receiver."""
+        return self._members[name]
+
+    def size(self, name: str) -> int:
+        """Ranks per group; 1 when nobody else is there."""
+        return self._members[name].shape[1] if name in self._members else 1
+
+    def seconds(self, name: str, operation: str, nbytes: float) -> float:
+        """Time of one operation alone on the machine, seconds, as its first group sees it."""
+        if name not in self._members:
+            return 0.0
+        key = name, operation
+        if key not in self._alone:
+            self._alone[key] = self._pattern(name, operation, self._members[name][:1])
+        return self._alone[key].seconds(0, nbytes)[0]
+
+    def pattern(self, name: str, operation: str) -> Pattern:
+        """How *operation* moves bytes over all groups of the communicator."""
+        key = name, operation
+        if key not in self._patterns:
+            self._patterns[key] = self._pattern(name, operation, self._members[name])
+        return self._patterns[key]
+
+    def communicators(self, used: Iterable[tuple[str, str]]) -> dict[str, Communicator]:
+        """Communicators with the operations that the programs use, ready for the engine."""
+        operations: dict[str, list[str]] = {}
+        for name, operation in used:
+            operations.setdefault(name, []).append(operation)
+        return {name: self._communicator(name, sorted(ops)) for name, ops in sorted(operations.items())}
+
+    def _communicator(self, name: str, operations: list[str]) -> Communicator:
+        members = self._members[name]
+        groups = np.arange(len(members), dtype=np.int64)
+        columns = members.T if name in MESSAGES else members.reshape(1, -1)
+        labels = groups if name in MESSAGES else np.repeat(groups, members.shape[1])
+        group_of = []
+        for column in columns:
+            of = np.full(self.job.parallel.ranks, -1, np.int64)
+            of[column] = labels
+            group_of.append(of)
+        patterns = {operation: self.pattern(name, operation) for operation in operations}
+        return Communicator(group_of=tuple(group_of), groups=len(members), patterns=patterns)
+
+    def _pattern(self, name: str, operation: str, members: Ints) -> Pattern:
+        job, framework = self.job, self.job.framework
+        if name in MESSAGES:
+            return message_pattern(
+                job.cluster,
+                members[:, 0],
+                members[:, 1],
+                efficiency=framework.p2p_efficiency,
+                bandwidth=self.bandwidth,
+            )
+        if name in TINY:
+            return latency_only(job.cluster, operation, members)
+        return pattern(
+            job.cluster,
+            operation,
+            members,
+            algorithm=job.algorithm.get(operation, "auto"),
+            network_efficiency=framework.network_efficiency,
+            bandwidth=self.bandwidth,
+        )
+
+
+def link_bandwidth(job: Job) -> Floats:
+    """Bytes/s of every link, with what is slow in this job's ``what_if``."""
+    factors: Mapping[str, float] = {
+        link: slow.factor for slow in job.what_if if isinstance(slow, Slow) for link in slow.links
+    }
+    if not factors:
+        return job.cluster.bandwidth
+    bandwidth = job.cluster.bandwidth.copy()
+    for link, factor in factors.items():
+        bandwidth[job.cluster.find_links(link)] *= factor
+    return bandwidth
+
+
+def _members(job: Job, mesh: Mesh) -> dict[str, Ints]:
+    replicas, pipelines = mesh.groups(("cp", "dp")), mesh.groups("pp")
+    after = np.roll(pipelines, -1, axis=1)
+    last = pipelines.shape[1] if job.pipeline.chunks > 1 else pipelines.shape[1] - 1  # chunks wrap around
+    forward = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)
+    backward = forward[:, ::-1]
+    empty = np.zeros((0, 1), np.int64)
+    return {
+        "tp": mesh.groups("tp"),
+        "tp-async": mesh.groups("tp"),
+        "dp": replicas,
+        "dp-update": replicas,
+        "embedding": pipelines[:, [0, -1]] if pipelines.shape[1] > 1 else empty,
+        "pp-forward": forward if pipelines.shape[1] > 1 else empty,
+        "pp-backward": backward if pipelines.shape[1] > 1 else empty,
+        "world": np.arange(mesh.ranks, dtype=np.int64).reshape(1, -1),
+    }

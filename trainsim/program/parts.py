@@ -1,0 +1,116 @@
+"""
+A job worked out once: its network, its virtual stages and the blocks that they are made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainsim.job import Job
+from trainsim.model.layers import (
+    Shape,
+    embedding_operations,
+    head_operations,
+    layer_operations,
+    parameters_per_rank,
+    style_of,
+)
+from trainsim.program.blocks import Block, Blocks, element_bytes
+from trainsim.program.network import Network
+from trainsim.program.stages import Stage, virtual_stages
+from trainsim.sharding import Exchange, strategies
+from trainsim.sharding import Parts as Gradients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """What every stage of a job is built from. ``layer`` is how a layer is run, ``spare`` how one is that partial
+    recomputation leaves alone (the same unless only some layers are recomputed)."""
+
+    job: Job
+    network: Network
+    blocks: Blocks
+    stages: tuple[Stage, ...]
+    layer: Block
+    spare: Block
+    embedding: Block
+    head: Block
+
+    def of_rank(self, rank: int) -> tuple[Stage, ...]:
+        """The chunks of pipeline rank *rank*, first to last."""
+        return tuple(s for s in self.stages if s.rank == rank)
+
+    def layer_blocks(self, stage: Stage) -> tuple[Block, ...]:
+        """The blocks of the layers of a virtual stage, in forward order."""
+        limit = self.job.training.recompute_layers
+        mine = stage.layers if limit is None else min(limit, stage.layers)
+        return (self.layer,) * mine + (self.spare,) * (stage.layers - mine)
+
+    def gradients(self, stage: Stage) -> Gradients:
+        """Parameters of a virtual stage on one rank, split as its gradients become ready."""
+        job = self.job
+
+        def count(layers: int, *, embedding: bool = False, head: bool = False) -> int:
+            return parameters_per_rank(
+                job.model,
+                job.parallel.tp,
+                layers,
+                embedding=embedding,
+                head=head,
+                padded_vocab=job.padded_vocab,
+            )
+
+        tied_copy = (
+            stage.head and not stage.embedding
+        )  # a tied head on another stage holds a copy of the embedding
+        return Gradients(
+            head=count(0, head=True) if tied_copy or (stage.head and not job.model.tied_embeddings) else 0,
+            layers=(count(1),) * stage.layers,
+            embedding=count(0, embedding=True) if stage.embedding else 0,
+        )
+
+    def exchange(self, rank: int) -> Exchange:
+        """What pipeline rank *rank* sends for data parallelism."""
+        strategy = strategies[self.job.sharding.strategy]
+        return strategy(self.job, rank, [self.gradients(s) for s in self.of_rank(rank)])
+
+    @property
+    def message_bytes(self) -> float:
+        """Bytes of the activation that one stage sends to the next for one microbatch, per rank."""
+        training, parallel = self.job.training, self.job.parallel
+        tokens = training.micro_batch * training.sequence_length / parallel.cp
+        cut = parallel.tp if parallel.sequence_parallel or self.job.framework.p2p_sliced else 1
+        return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
+
+
+def work_out(job: Job) -> Parts:
+    """Blocks and stages of *job*; nothing is laid out in time yet."""
+    network = Network(job)
+    blocks = Blocks(job, network)
+    training, framework = job.training, job.framework
+    shape = Shape(
+        micro_batch=training.micro_batch,
+        sequence_length=training.sequence_length,
+        tp=job.parallel.tp,
+        cp=job.parallel.cp,
+        sequence_parallel=job.parallel.sequence_parallel,
+        precision=training.precision,
+        padded_vocab=job.padded_vocab,
+    )
+    style = style_of(framework, training.attention)
+    launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
+    layers = layer_operations(job.model, shape, style)
+    layer = blocks.block(layers, recompute=training.recompute, **launches)
+    spare = layer if training.recompute_layers is None else blocks.block(layers, recompute="none", **launches)
+    return Parts(
+        job=job,
+        network=network,
+        blocks=blocks,
+        stages=virtual_stages(job),
+        layer=layer,
+        spare=spare,
+        embedding=blocks.block(
+            embedding_operations(job.model, shape, style), recompute="none", forward=0, backward=0
+        ),
+        head=blocks.block(head_operations(job.model, shape, style), recompute="none", **launches),
+    )

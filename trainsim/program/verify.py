@@ -1,0 +1,128 @@
+"""
+What is legal: the engine trusts a system that has passed here.
+
+Every collective is posted by all its members in one order; a communicator is posted from one chain per rank, so
+that nothing between ranks is first come, first served; every message is waited for by its receiver and nobody
+waits for what nobody does; memory that is taken is given back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from trainsim.errors import InvalidProgram
+from trainsim.program.instructions import Meet, Program, Send, Signal, Wait
+from trainsim.system import Communicator, System
+
+Event = tuple[str, int]
+
+
+def verify(system: System) -> None:
+    """Raise InvalidProgram that names the first thing that breaks the contract."""
+    facts = [_Facts(p) for p in system.programs]
+    for k, fact in enumerate(facts):
+        _one_chain_each(k, fact)
+    for name, communicator in system.communicators.items():
+        if communicator.is_message:
+            _messages_arrive(system, name, communicator, facts)
+        else:
+            _same_order(system, name, communicator, facts)
+    for k, fact in enumerate(facts):
+        missing = [e for e in fact.waits if e not in fact.set_here and e not in fact.received]
+        if missing:
+            event, microbatch = missing[0]
+            raise InvalidProgram(
+                f"program {k} waits for {event!r} of microbatch {microbatch}, which nobody sets"
+            )
+        if abs(fact.balance) > 0.5:
+            raise InvalidProgram(
+                f"program {k} keeps {fact.balance:.0f} bytes of activations when the step is over"
+            )
+
+
+class _Facts:
+    """What a program posts, sets, waits for and allocates."""
+
+    def __init__(self, program: Program):
+        self.posts: dict[str, dict[str, list[tuple[str, float]]]] = {}
+        self.sends: dict[str, Counter[Event]] = {}
+        self.waits: dict[Event, None] = {}
+        self.set_here: set[Event] = set()
+        self.received: set[Event] = set()
+        self.balance = 0.0
+        for chain, tasks in program.chains.items():
+            for template, microbatch in tasks:
+                self.balance += template.allocates - template.frees
+                for i in template.instructions:
+                    self._note(chain, i, microbatch)
+
+    def _note(self, chain: str, i: object, microbatch: int) -> None:
+        if isinstance(i, Meet):
+            self.posts.setdefault(i.communicator, {}).setdefault(chain, []).append((i.operation, i.nbytes))
+        elif isinstance(i, Send):
+            self.sends.setdefault(i.communicator, Counter())[i.event, microbatch] += 1
+        elif isinstance(i, Signal):
+            self.set_here.add((i.event, microbatch if i.microbatch is None else i.microbatch))
+        elif isinstance(i, Wait):
+            self.waits[i.event, microbatch if i.microbatch is None else i.microbatch] = None
+
+
+def _one_chain_each(program: int, facts: _Facts) -> None:
+    for communicator, chains in facts.posts.items():
+        if len(chains) > 1:
+            raise InvalidProgram(
+                f"program {program} posts {communicator!r} from the chains {', '.join(chains)}: "
+                "their order would depend on time"
+            )
+
+
+def _same_order(system: System, name: str, communicator: Communicator, facts: list[_Facts]) -> None:
+    """All programs that share a group post the same operations and sizes in the same order."""
+    (group_of,) = communicator.group_of
+    member = np.flatnonzero(group_of >= 0)
+    pairs = np.unique(group_of[member] * len(facts) + system.program_of[member])
+    first: dict[int, int] = {}
+    checked: set[tuple[int, int]] = set()
+    for group, program in zip((pairs // len(facts)).tolist(), (pairs % len(facts)).tolist(), strict=True):
+        leader = first.setdefault(group, program)
+        if (leader, program) in checked:
+            continue
+        checked.add((leader, program))
+        a, b = (next(iter(facts[p].posts.get(name, {"": []}).values())) for p in (leader, program))
+        if a != b:
+            raise InvalidProgram(
+                f"programs {leader} and {program} share a group of {name!r} and post different collectives: "
+                f"{len(a)} against {len(b)}, first difference {_difference(a, b)}"
+            )
+
+
+def _difference(a: list[tuple[str, float]], b: list[tuple[str, float]]) -> str:
+    at = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return f"at number {at}: {a[at : at + 1]} and {b[at : at + 1]}"
+
+
+def _messages_arrive(system: System, name: str, communicator: Communicator, facts: list[_Facts]) -> None:
+    """Each receiver waits for each event that its sender sets, once."""
+    senders, receivers = communicator.group_of
+    who = np.flatnonzero(senders >= 0)
+    receiver_of = np.full(communicator.groups, -1, np.int64)
+    receiver_of[receivers[receivers >= 0]] = np.flatnonzero(receivers >= 0)
+    pairs = {
+        (int(a), int(b))
+        for a, b in zip(system.program_of[who], system.program_of[receiver_of[senders[who]]], strict=True)
+    }
+    for source, target in sorted(pairs):
+        sent = facts[source].sends.get(name, Counter())
+        for event, count in sent.items():
+            if count > 1:
+                raise InvalidProgram(
+                    f"program {source} sends {event[0]!r} of microbatch {event[1]} {count} times"
+                )
+            if event not in facts[target].waits:
+                raise InvalidProgram(
+                    f"program {source} sends {event[0]!r} of microbatch {event[1]} to program {target}, "
+                    "which does not wait for it"
+                )
+        facts[target].received |= set(sent)

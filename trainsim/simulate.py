@@ -1,0 +1,53 @@
+"""The whole way through the house: a job is lowered, folded, run; beside it the closed form says what to expect."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from trainsim.engine import run
+from trainsim.exact import COARSE_TICK, LONGEST, TICK
+from trainsim.fold import fold, prune, unfolded
+from trainsim.job import Job
+from trainsim.program.estimate import Estimate, estimate
+from trainsim.program.instructions import Program
+from trainsim.program.lower import Plan, lower
+from trainsim.system import Ints
+from trainsim.trace import Trace
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Simulation:
+    """A run: the job, its plan, what happened, and the closed-form estimate. ``wall_s`` is real time, seconds."""
+
+    job: Job
+    plan: Plan
+    trace: Trace
+    estimate: Estimate
+    wall_s: float
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return self.plan.system.programs
+
+    @property
+    def program_of(self) -> Ints:
+        return self.plan.system.program_of
+
+
+def simulate(job: Job) -> Simulation:
+    """Run *job*. Raises InvalidPlan or InvalidProgram before, Deadlock during the run."""
+    began = time.perf_counter()
+    plan = lower(job)
+    expected = estimate(plan.parts)
+    system = prune(plan.system)
+    quotient = fold(system) if job.fold else unfolded(system)
+    tick = TICK if expected.seconds * _worst(job) < LONGEST / 4 else COARSE_TICK
+    trace = run(quotient, tick=tick)
+    return Simulation(job=job, plan=plan, trace=trace, estimate=expected, wall_s=time.perf_counter() - began)
+
+
+def _worst(job: Job) -> float:
+    """The largest factor by which something in ``what_if`` could stretch the step."""
+    factors = [f for w in job.what_if if (f := getattr(w, "factor", None))]
+    return max([1.0, *(max(f, 1.0 / f) for f in factors)])
