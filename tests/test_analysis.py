@@ -1,0 +1,151 @@
+"""Laws of the analyses on pipelines executed by their definition."""
+
+import numpy as np
+import pytest
+
+from tests.traces import Shape, pipeline
+from trainsim.analysis.breakdown import breakdown, ledger
+from trainsim.analysis.bubble import bubble
+from trainsim.analysis.communication import communication
+from trainsim.analysis.critical import critical_path
+from trainsim.analysis.kinds import PARTS
+from trainsim.analysis.lanes import Lanes
+from trainsim.analysis.memory import memory
+
+SHAPES = [
+    Shape(),
+    Shape(schedule="gpipe", stages=3, microbatches=5),
+    Shape(schedule="interleaved-1f1b", stages=4, microbatches=8, chunks=2),
+    Shape(stages=4, microbatches=9, latency=0.13, tp=0.1, recompute=0.7, reduce=1.3, update=0.4, replicas=3),
+    Shape(stages=1, microbatches=3, reduce=0.3, update=0.1),
+    Shape(stages=2, microbatches=1, forward=0.3, backward=1 / 7, latency=0.01, tp=1 / 3),
+]
+
+
+def lanes_of(shape):
+    trace, programs, program_of = pipeline(shape)
+    return Lanes(trace=trace, programs=programs, program_of=program_of)
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request):
+    return request.param
+
+
+@pytest.fixture
+def lanes(shape):
+    return lanes_of(shape)
+
+
+def test_the_breakdown_sums_to_the_step_exactly(lanes):
+    parts = breakdown(lanes, ledger(lanes))
+    assert sum(parts.values()) == lanes.step
+    assert sum(reversed(parts.values())) == lanes.step
+    assert tuple(parts) == tuple(PARTS)
+
+
+def test_so_does_that_of_every_stage_and_of_every_class(lanes):
+    book = ledger(lanes)
+    assert (book.seconds.sum(1) == lanes.step).all()
+    assert (book.seconds >= 0).all()
+    assert (book.waiting <= book.seconds[:, :-1]).all()
+    for stage in range(lanes.stages):
+        assert sum(breakdown(lanes, book, stage=stage).values()) == lanes.step
+
+
+def test_compute_is_what_the_kernels_take(lanes, shape):
+    parts = breakdown(lanes, ledger(lanes))
+    passes = shape.microbatches * shape.chunks
+    assert parts["compute"] == pytest.approx(passes * (shape.forward + shape.backward), rel=1e-9)
+    assert parts["recompute"] == pytest.approx(passes * shape.recompute, abs=1e-9)
+    assert parts["tp"] == pytest.approx(passes * 2 * shape.tp, abs=1e-9)
+    assert parts["dp"] == pytest.approx(shape.reduce, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved-1f1b", 2), ("interleaved-1f1b", 4)]
+)
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 16)])
+def test_closed_forms_of_the_bubble(schedule, chunks, p, m):
+    b = bubble(
+        lanes_of(Shape(schedule=schedule, stages=p, microbatches=m, chunks=chunks, reduce=5.0, update=1.0))
+    )
+    assert b.fraction == pytest.approx((p - 1) / (chunks * m + p - 1), rel=1e-9)
+    assert b.idle_over_ideal == pytest.approx((p - 1) / (chunks * m), rel=1e-9)
+    assert b.warmup_s == pytest.approx((p - 1) * 1.0)
+    assert b.cooldown_s == pytest.approx((p - 1) * 2.0)
+    assert b.warmup_s + b.steady_s + b.cooldown_s == pytest.approx(b.window_s)
+
+
+def test_one_stage_has_no_bubble():
+    b = bubble(lanes_of(Shape(stages=1)))
+    assert (b.fraction, b.span_fraction, b.idle_over_ideal, b.per_stage) == (0.0, 0.0, 0.0, (0.0,))
+
+
+def test_messages_in_flight_are_pp_and_the_rest_of_the_gap_is_bubble():
+    lanes = lanes_of(Shape(stages=2, microbatches=1, latency=0.25))
+    parts = breakdown(lanes, ledger(lanes), stage=0)
+    assert parts["pp"] == pytest.approx(0.25)
+    assert parts["bubble"] == pytest.approx(
+        1.0 + 2.0 + 0.25
+    )  # F and B of the next stage; its first message is not ours
+
+
+def test_waits_say_who_waits_for_whom():
+    waits = ledger(lanes_of(Shape(stages=3, microbatches=2))).waits
+    first = [w for w in waits if w.stage == 0]
+    assert [(w.source, w.what) for w in first] == [(1, "pp-backward")]
+    assert {(w.source, w.what) for w in waits if w.stage == 2} == {(1, "pp-forward")}
+
+
+def test_the_critical_path_has_no_hole(lanes):
+    path = critical_path(lanes)
+    assert path.legs[0].start == 0.0
+    assert path.legs[-1].end == lanes.step
+    assert all(a.end == b.start for a, b in zip(path.legs, path.legs[1:], strict=False))
+    assert sum(c.seconds for c in path.causes) == pytest.approx(lanes.step, abs=1e-9)
+    assert "bubble" not in {c.kind for c in path.causes}
+
+
+def test_the_critical_path_of_1f1b_counts_the_latency_of_the_closed_form():
+    p, m, c = 4, 8, 0.5
+    path = critical_path(lanes_of(Shape(stages=p, microbatches=m, forward=1, backward=2, latency=c)))
+    q, s = divmod(m - 1, p)
+    hops = 2 * (p - 1) * q + 2 * s + 2 * (p - 2)
+    lanes = lanes_of(Shape(stages=p, microbatches=m, forward=1, backward=2, latency=c))
+    assert lanes.step == pytest.approx((m + p - 1) * 3 + c * hops)
+    assert dict((x.kind, x.seconds) for x in path.causes)["pp"] == pytest.approx(c * hops)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "most"), [("1f1b", lambda p, r, m: min(p - r, m)), ("gpipe", lambda p, r, m: m)]
+)
+def test_activations_in_flight(schedule, most):
+    p, m = 4, 8
+    use = memory(lanes_of(Shape(schedule=schedule, stages=p, microbatches=m)), 80e9)
+    for stage in use.per_stage:
+        assert stage.activations == pytest.approx(most(p, stage.stage, m) * 1e9)
+        assert stage.temporary == pytest.approx(0.5e9)
+        assert stage.peak == pytest.approx(41e9 + stage.activations + 0.5e9)
+    assert use.fullest.stage == use.peak_rank == 0
+    assert use.fits
+
+
+def test_memory_over_time_returns_to_what_is_held_all_along(lanes):
+    for stage in memory(lanes, 80e9).per_stage:
+        assert stage.held[0] == stage.held[-1] == 41e9
+        assert (np.diff(stage.times) >= 0).all()
+        assert stage.top.max() == stage.peak
+
+
+def test_traffic_of_the_mean_rank():
+    shape = Shape(stages=2, microbatches=4, latency=0.1, tp=0.2, reduce=0.5, replicas=2)
+    lanes = lanes_of(shape)
+    exposed = breakdown(lanes, ledger(lanes))
+    traffic = communication(lanes, exposed, lambda name: (2, 0.5 if name == "dp" else 0.0))
+    assert traffic["tp"].operations == 4 * 2 * 2
+    assert traffic["tp"].bytes_per_rank == pytest.approx(16 * 1e6)  # two ranks: 2 (n - 1) / n = 1
+    assert traffic["dp"].bytes_inter_node_per_rank == pytest.approx(0.5e9)
+    assert traffic["pp"].time_s == pytest.approx(4 * 0.1)  # each of two stages sends one way
+    assert traffic["dp"].exposed_s == pytest.approx(0.5)
+    assert traffic["ep"].operations == 0

@@ -1,0 +1,77 @@
+"""What is sent: bytes, operations and time of each kind of communication."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from trainsim.analysis.kinds import COLUMN, COMMUNICATION
+from trainsim.analysis.lanes import Lanes
+from trainsim.program.instructions import Meet, Program, Send
+
+WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
+"""Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests, PERFORMANCE.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """One kind of communication, of the mean rank: bytes sent, the part of them that leaves the node (ring order),
+    seconds in flight on any stream, seconds that the step is longer for it, and number of operations."""
+
+    bytes_per_rank: float = 0.0
+    bytes_inter_node_per_rank: float = 0.0
+    time_s: float = 0.0
+    exposed_s: float = 0.0
+    operations: float = 0.0
+
+
+class Groups(Protocol):
+    """Who talks to whom: for a communicator, ranks per group and the part of the hops that leaves a node."""
+
+    def __call__(self, communicator: str) -> tuple[int, float]: ...
+
+
+def communication(lanes: Lanes, exposed: Mapping[str, float], groups: Groups) -> dict[str, Traffic]:
+    """Traffic of every kind in COMMUNICATION; *exposed* are seconds of the mean rank, from the breakdown."""
+    sent = {kind: np.zeros(3) for kind in COMMUNICATION}
+    weight = np.bincount(lanes.program_of, minlength=len(lanes.programs)) / lanes.ranks
+    for program, share in zip(lanes.programs, weight.tolist(), strict=True):
+        for (kind, nbytes, crossing), count in _operations(program, groups).items():
+            if kind in sent:
+                sent[kind] += share * count * np.array([nbytes, nbytes * crossing, 1.0])
+    time = sum(lane.seconds.sum(0) * float(lanes.count[lane.owner]) / lanes.ranks for lane in lanes.all)
+    return {
+        kind: Traffic(
+            bytes_per_rank=float(row[0]),
+            bytes_inter_node_per_rank=float(row[1]),
+            operations=float(row[2]),
+            time_s=float(np.asarray(time)[COLUMN[kind]]),
+            exposed_s=exposed[kind],
+        )
+        for kind, row in sent.items()
+    }
+
+
+def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, float]]:
+    """(kind, bytes sent by this rank, part of them between nodes) of every collective and message, with its number."""
+    tasks: Counter[int] = Counter()
+    templates = {}
+    for chain in program.chains.values():
+        for task in chain:
+            tasks[id(task.template)] += 1
+            templates[id(task.template)] = task.template
+    out: Counter[tuple[str, float, float]] = Counter()
+    for key, count in tasks.items():
+        for i in templates[key].instructions:
+            if isinstance(i, Meet):
+                size, crossing = groups(i.communicator)
+                out[i.kind, i.nbytes * WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1), crossing] += (
+                    count
+                )
+            elif isinstance(i, Send):
+                out[i.kind, i.nbytes, groups(i.communicator)[1]] += count
+    return out

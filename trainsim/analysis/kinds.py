@@ -1,0 +1,43 @@
+"""The words of a breakdown, and how the kinds of spans map to them."""
+
+from __future__ import annotations
+
+from trainsim.program.instructions import KINDS
+
+COLUMN = {kind: k for k, kind in enumerate(KINDS)}
+"""The column of a kind in every array of seconds per kind."""
+
+PASSES = frozenset({"F", "B", "I", "W"})
+"""What a template's ``work`` says when it is a pass of the schedule: forward, backward, its two halves."""
+
+PARTS = {
+    "compute": ("forward", "backward"),
+    "recompute": ("recompute",),
+    "tp": ("tp",),
+    "cp": ("cp",),
+    "ep": ("ep",),
+    "pp": ("pp",),
+    "dp": ("dp",),
+    "offload": ("offload",),
+    "optimizer": ("optimizer",),
+    "bubble": (),
+    "other": ("host", "delay", "other"),
+}
+"""The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one holds."""
+
+COMMUNICATION = ("tp", "cp", "ep", "pp", "dp", "offload")
+
+TITLES = {
+    "compute": "forward and backward kernels",
+    "recompute": "recomputed forward kernels",
+    "tp": "tensor-parallel communication",
+    "cp": "context-parallel communication",
+    "ep": "expert-parallel communication",
+    "pp": "pipeline messages in flight",
+    "dp": "gradient and parameter communication",
+    "offload": "offload to host or disk",
+    "optimizer": "optimizer",
+    "bubble": "pipeline bubble",
+    "other": "host, delays and the rest",
+}
+"""What each row of a breakdown is, for people."""

@@ -1,0 +1,45 @@
+"""Speed: tokens and samples per second, and the share of the GPU's peak that the model's FLOPs use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainsim.job import Job
+from trainsim.model.layers import megatron_flops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Rates of the whole job and of one GPU. FLOP/s count the model's FLOPs by the Megatron-LM formula (Narayanan et
+    al. 2021): ``model`` without recomputation (MFU), ``hardware`` with it (HFU); ``peak`` is the datasheet's."""
+
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    samples_per_s: float
+    model_flops_per_gpu: float
+    hardware_flops_per_gpu: float
+    peak_flops_per_gpu: float
+
+    @property
+    def mfu(self) -> float:
+        return self.model_flops_per_gpu / self.peak_flops_per_gpu
+
+    @property
+    def hfu(self) -> float:
+        return self.hardware_flops_per_gpu / self.peak_flops_per_gpu
+
+
+def throughput(job: Job, step: float) -> Throughput:
+    """Rates of a step that takes *step* seconds."""
+    training, ranks = job.training, job.cluster.ranks
+    size = {"sequence_length": training.sequence_length, "batch": training.global_batch}
+    samples = training.global_batch / step
+    tokens = samples * training.sequence_length
+    return Throughput(
+        tokens_per_s=tokens,
+        tokens_per_s_per_gpu=tokens / ranks,
+        samples_per_s=samples,
+        model_flops_per_gpu=megatron_flops(job.model, recompute="none", **size) / step / ranks,
+        hardware_flops_per_gpu=megatron_flops(job.model, recompute=training.recompute, **size) / step / ranks,
+        peak_flops_per_gpu=job.cluster.gpu.flops[training.precision],
+    )
