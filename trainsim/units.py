@@ -56,8 +56,8 @@ _FLOPS = MappingProxyType(
 
 
 def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str) -> float:
-    if isinstance(value, bool):
-        raise BadQuantity(f"{value} is not {what}; write {examples}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadQuantity(f"{value!r} is not {what}; write {examples}")
     if isinstance(value, int | float):
         number, unit = float(value), None
     else:

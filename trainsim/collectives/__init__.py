@@ -1,1 +1,106 @@
-"""."""
+"""
+How bytes move over a group of ranks: one file per algorithm. No clock here.
+
+An algorithm says which rank sends what part to which; the machine says over which links; what is left is
+arithmetic (``pattern``): how fast the whole goes, and what fraction of each link it takes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.errors import UnknownName
+from trainsim.registry import Registry
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
+
+
+class Machine(Protocol):
+    """What an algorithm has to know of a cluster: domains, routes, bandwidths (bytes/s), constants of the fabric."""
+
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def bandwidth(self) -> Floats: ...
+    @property
+    def is_network(self) -> Bools: ...
+    @property
+    def constants(self) -> Mapping[str, float]: ...
+    @property
+    def nvls(self) -> bool: ...
+    def domain_of(self, rank: Ints, /) -> Ints: ...
+    def ring_order(self, members: Ints, /) -> Ints: ...
+    def routes(self, src: Ints, dst: Ints, /) -> tuple[Ints, Ints]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placement:
+    """Groups as they lie in the machine; a *segment* is the part of a group inside one NVLink or PCIe domain.
+
+    ``members`` [groups, size] has the ranks sorted by domain. Segments are numbered by group, then domain:
+    ``first`` is a segment's first place in ``members.ravel()``, ``size`` its number of ranks. Per group,
+    ``domains`` counts its segments and ``local`` is the size of its largest one.
+    """
+
+    machine: Machine
+    members: Ints
+    group: Ints
+    first: Ints
+    size: Ints
+    domains: Ints
+    local: Ints
+
+    @property
+    def ranks(self) -> int:
+        """Ranks per group."""
+        return self.members.shape[1]
+
+
+class Edges(NamedTuple):
+    """Who sends to whom: ``share`` is bytes on the edge per byte of ``factor * S`` of the group, as columns."""
+
+    group: Ints
+    src: Ints
+    dst: Ints
+    share: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """``edges(operation, placement)`` is the traffic, ``latency(operation, placement)`` seconds per group.
+
+    ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words.
+    """
+
+    operations: tuple[str, ...]
+    edges: Callable[[str, Placement], Edges]
+    latency: Callable[[str, Placement], Floats]
+    fits: Callable[[Placement], Bools] | None = None
+    needs: str = ""
+
+
+algorithms: Registry[Algorithm] = Registry("collective algorithm", __name__)
+
+
+def factor(operation: str, ranks: int) -> float:
+    """Bytes that every rank must send, per byte of the buffer, whatever the algorithm.
+
+    >>> factor("all_reduce", 8), factor("all_gather", 4), factor("broadcast", 4)
+    (1.75, 0.75, 1.0)
+    """
+    if operation not in OPERATIONS:
+        raise UnknownName("collective operation", operation, OPERATIONS)
+    if ranks == 1:
+        return 0.0
+    if operation == "broadcast":
+        return 1.0
+    return (2.0 if operation == "all_reduce" else 1.0) * (ranks - 1) / ranks

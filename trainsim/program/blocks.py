@@ -123,17 +123,13 @@ class Blocks:
             return ()
         framework, training = self.job.framework, self.job.training
         exposed = framework.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
-        return (
-            Meet(f"{o.name}.{operation}", "tp", "tp", operation, o.boundary, stream="tp", exposed=exposed),
-        )
+        return (Meet(f"{o.name}.{operation}", "tp", "tp", operation, o.boundary, stream="tp", exposed=exposed),)
 
     def _beside(self, meets: tuple[Meet, ...], kernels: tuple[Kernel, ...]) -> Iterator[Piece]:
         """The collective under the kernels that do not need it, if the framework overlaps them."""
         if meets and kernels and self.job.training.tp_overlap == "wgrad":
             (meet,) = meets
-            yield Overlapped(
-                Meet(meet.name, "tp", "tp-async", meet.operation, meet.nbytes, stream="tp"), kernels
-            )
+            yield Overlapped(Meet(meet.name, "tp", "tp-async", meet.operation, meet.nbytes, stream="tp"), kernels)
         else:
             yield from (*meets, *kernels)
 

@@ -89,12 +89,8 @@ def _exposed_dp(parts: Parts) -> float:
     worst = 0.0
     for r in range(parts.job.parallel.pp):
         exchange = parts.exchange(r)
-        reduce = _hidden(
-            network_seconds(parts, exchange.reductions), parts, r, "backward", exchange.overlapped
-        )
-        gather = _hidden(
-            network_seconds(parts, exchange.gathers), parts, r, "forward", exchange.gathers_overlapped
-        )
+        reduce = _hidden(network_seconds(parts, exchange.reductions), parts, r, "backward", exchange.overlapped)
+        gather = _hidden(network_seconds(parts, exchange.gathers), parts, r, "forward", exchange.gathers_overlapped)
         worst = max(worst, reduce + gather)
     return worst
 
@@ -119,10 +115,7 @@ def _update(parts: Parts) -> float:
     job, framework = parts.job, parts.job.framework
     held = max(sum(parts.gradients(s).total for s in parts.of_rank(r)) for r in range(job.parallel.pp))
     shard = parts.exchange(0).shard
-    nbytes = (
-        framework.optimizer_bytes_per_parameter * held / shard
-        + framework.gradient_copy_bytes_per_parameter * held
-    )
+    nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
     kernel = parts.blocks.kernel(MemoryBound("optimizer", "elementwise", nbytes), "optimizer")
     fixed = 0.0 if framework.cuda_graph else framework.step_seconds
     norm = parts.network.seconds("world", "all_reduce", 4.0)

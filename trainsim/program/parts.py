@@ -60,9 +60,7 @@ class Parts:
                 padded_vocab=job.padded_vocab,
             )
 
-        tied_copy = (
-            stage.head and not stage.embedding
-        )  # a tied head on another stage holds a copy of the embedding
+        tied_copy = stage.head and not stage.embedding  # a tied head on another stage holds a copy of the embedding
         return Gradients(
             head=count(0, head=True) if tied_copy or (stage.head and not job.model.tied_embeddings) else 0,
             layers=(count(1),) * stage.layers,
@@ -109,8 +107,6 @@ def work_out(job: Job) -> Parts:
         stages=virtual_stages(job),
         layer=layer,
         spare=spare,
-        embedding=blocks.block(
-            embedding_operations(job.model, shape, style), recompute="none", forward=0, backward=0
-        ),
+        embedding=blocks.block(embedding_operations(job.model, shape, style), recompute="none", forward=0, backward=0),
         head=blocks.block(head_operations(job.model, shape, style), recompute="none", **launches),
     )

@@ -119,8 +119,7 @@ def _gather_waits(mine: _Rank, chunk: int) -> Cuts:
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
-        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", 0)]
-        for k, b in enumerate(mine.exchange.gathers[chunk])
+        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", 0)] for k, b in enumerate(mine.exchange.gathers[chunk])
     }
 
 
@@ -144,10 +143,7 @@ def _reductions(mine: _Rank) -> Iterator[Task]:
     order = list(dict.fromkeys(s.chunk for s in reversed(mine.slots) if s.work == Work.B))[::-1]
     for chunk in order:
         stage = mine.stages[chunk]
-        ready = [
-            (k, b, (Wait(f"ready.{stage.index}.{k}", 0),), ())
-            for k, b in enumerate(exchange.reductions[chunk])
-        ]
+        ready = [(k, b, (Wait(f"ready.{stage.index}.{k}", 0),), ()) for k, b in enumerate(exchange.reductions[chunk])]
         yield _task("reduce", stage, ready)
     yield Task(Template("reduced", 0, (Signal("reduced", 0),)), 0)
 
@@ -178,10 +174,7 @@ def _update(mine: _Rank) -> Template:
     if network.has("world"):
         out.append(Meet("gradient norm", "other", "world", "all_reduce", SCALAR, stream="dp"))
     held, shard = _parameters(mine), exchange.shard
-    nbytes = (
-        framework.optimizer_bytes_per_parameter * held / shard
-        + framework.gradient_copy_bytes_per_parameter * held
-    )
+    nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
     out.append(parts.blocks.traffic("optimizer", nbytes, "optimizer"))
     if network.has("dp") and exchange.gathers and not exchange.gathers_overlapped:
         out += _exposed(mine, "gather")

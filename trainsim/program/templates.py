@@ -49,7 +49,7 @@ def backward_pass(parts: Parts, stage: Stage, *, after: Cuts | None = None) -> P
         main += [*here, *after.get(part, ())]
         side += beside
         transient = max(transient, block.transient)
-    if not stage.index == 0:
+    if stage.index > 0:
         main += _send(parts, stage, stage.index - 1, "backward")
     return _pass(parts, "B", stage, main, side, frees=_saved(parts, stage), transient=transient)
 
@@ -87,9 +87,7 @@ def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Instructi
     if parts.job.parallel.pp == 1:
         return [Signal(event)]
     blocking = framework.p2p_blocking
-    send = Send(
-        f"{direction} to {to}", "pp", f"pp-{direction}", parts.message_bytes, event, blocking=blocking
-    )
+    send = Send(f"{direction} to {to}", "pp", f"pp-{direction}", parts.message_bytes, event, blocking=blocking)
     wait = Kernel("p2p synchronisation", "pp", framework.p2p_overhead, 0.0, 0.0, stream="pp")
     return [send, wait] if blocking and framework.p2p_overhead > 0 else [send]
 

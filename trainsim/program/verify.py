@@ -33,13 +33,9 @@ def verify(system: System) -> None:
         missing = [e for e in fact.waits if e not in fact.set_here and e not in fact.received]
         if missing:
             event, microbatch = missing[0]
-            raise InvalidProgram(
-                f"program {k} waits for {event!r} of microbatch {microbatch}, which nobody sets"
-            )
+            raise InvalidProgram(f"program {k} waits for {event!r} of microbatch {microbatch}, which nobody sets")
         if abs(fact.balance) > 0.5:
-            raise InvalidProgram(
-                f"program {k} keeps {fact.balance:.0f} bytes of activations when the step is over"
-            )
+            raise InvalidProgram(f"program {k} keeps {fact.balance:.0f} bytes of activations when the step is over")
 
 
 class _Facts:
@@ -117,9 +113,7 @@ def _messages_arrive(system: System, name: str, communicator: Communicator, fact
         sent = facts[source].sends.get(name, Counter())
         for event, count in sent.items():
             if count > 1:
-                raise InvalidProgram(
-                    f"program {source} sends {event[0]!r} of microbatch {event[1]} {count} times"
-                )
+                raise InvalidProgram(f"program {source} sends {event[0]!r} of microbatch {event[1]} {count} times")
             if event not in facts[target].waits:
                 raise InvalidProgram(
                     f"program {source} sends {event[0]!r} of microbatch {event[1]} to program {target}, "

@@ -56,9 +56,7 @@ Strategy = Callable[[Job, int, Sequence[Parts]], Exchange]
 strategies: Registry[Strategy] = Registry("strategy", __name__)
 
 
-def buckets(
-    parts: Parts, *, operation: str, bytes_per_element: float, size: float | None
-) -> tuple[Bucket, ...]:
+def buckets(parts: Parts, *, operation: str, bytes_per_element: float, size: float | None) -> tuple[Bucket, ...]:
     """Cut a chunk's gradients into buckets that close as soon as they hold *size* elements; None: one bucket.
 
     >>> [b.after for b in buckets(Parts(0, (10, 10, 10), 5), operation="all_reduce", bytes_per_element=2, size=20)]
