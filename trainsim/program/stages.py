@@ -11,7 +11,7 @@ from trainsim.job import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A virtual stage: chunk ``chunk`` of pipeline rank ``rank``; its layers are ``first`` .. ``first + layers - 1``."""
+    """Chunk ``chunk`` of pipeline rank ``rank``; its layers are ``first`` .. ``first + layers - 1``."""
 
     index: int
     rank: int
