@@ -24,6 +24,13 @@ Bools = npt.NDArray[np.bool_]
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
 
 
+class Gpu(Protocol):
+    """What an algorithm has to know of a GPU: line rate of its NVLinks together, bytes/s in one direction."""
+
+    @property
+    def nvlink_bandwidth(self) -> float: ...
+
+
 class Machine(Protocol):
     """What an algorithm has to know of a cluster: domains, routes, bandwidths (bytes/s), constants of the fabric."""
 
@@ -37,6 +44,8 @@ class Machine(Protocol):
     def constants(self) -> Mapping[str, float]: ...
     @property
     def nvls(self) -> bool: ...
+    @property
+    def gpu(self) -> Gpu: ...
     def domain_of(self, rank: Ints, /) -> Ints: ...
     def ring_order(self, members: Ints, /) -> Ints: ...
     def routes(self, src: Ints, dst: Ints, /) -> tuple[Ints, Ints]: ...
@@ -62,7 +71,7 @@ class Placement:
     @property
     def ranks(self) -> int:
         """Ranks per group."""
-        return self.members.shape[1]
+        return int(self.members.shape[1])
 
 
 class Edges(NamedTuple):
@@ -76,7 +85,7 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """``edges(operation, placement)`` is the traffic, ``latency(operation, placement)`` seconds per group.
+    """``edges(operation, placement)`` is the traffic; ``latency`` and ``ramp`` are seconds per group.
 
     ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words.
     """
@@ -84,6 +93,7 @@ class Algorithm:
     operations: tuple[str, ...]
     edges: Callable[[str, Placement], Edges]
     latency: Callable[[str, Placement], Floats]
+    ramp: Callable[[str, Placement], Floats]
     fits: Callable[[Placement], Bools] | None = None
     needs: str = ""
 

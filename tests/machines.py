@@ -1,0 +1,70 @@
+"""A machine for tests, as simple as can be: domains of GPUs on a switch, a NIC for so many of them, an ideal fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import numpy as np
+
+CONSTANTS = {
+    "latency_scale": 1.16, "ring_base": 6.6e-6, "ring_step": 0.6e-6, "ring_network_step": 2.7e-6,
+    "tree_base": 6.8e-6, "tree_step": 0.6e-6, "network_hop": 5e-6,
+    "ramp": 12e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 48.8e-6, "ramp_network_power": 0.95,
+    "nvls_rate": 1.16, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.13, "nvls_minimum_ranks": 5.0,
+    "message_latency": 8e-6, "message_network_latency": 12e-6, "message_network_gain": 1.0,
+}  # fmt: skip
+ZERO = dict.fromkeys(("latency_scale", "ramp", "ramp_network", "nvls_ramp"), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchedNodes:
+    """``nodes`` domains of ``gpus`` each. Rates in bytes/s: ``line`` of a GPU's NVLinks, ``nic`` of each NIC."""
+
+    nodes: int
+    gpus: int = 8
+    nics: int = 8
+    line: float = 300e9
+    nic: float = 25e9
+    reached: float = 0.835
+    nic_reached: float = 0.96
+    nvls: bool = False
+    constants: dict[str, float] = field(default_factory=lambda: CONSTANTS)
+
+    def without_constants(self, **changes: float) -> SwitchedNodes:
+        """The same machine without latencies and ramps."""
+        return replace(self, constants=CONSTANTS | ZERO | changes)
+
+    @property
+    def gpu(self) -> SimpleNamespace:
+        return SimpleNamespace(nvlink_bandwidth=self.line)
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.gpus
+
+    @property
+    def bandwidth(self) -> np.ndarray:
+        node = [self.line * self.reached] * 2 * self.gpus + [self.nic * self.nic_reached] * 2 * self.nics
+        return np.tile(node, self.nodes)
+
+    @property
+    def is_network(self) -> np.ndarray:
+        return np.tile([False] * 2 * self.gpus + [True] * 2 * self.nics, self.nodes)
+
+    def domain_of(self, rank: np.ndarray) -> np.ndarray:
+        return rank // self.gpus
+
+    def ring_order(self, members: np.ndarray) -> np.ndarray:
+        return members
+
+    def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        size = 2 * self.gpus + 2 * self.nics
+        (a, i), (b, j) = np.divmod(src, self.gpus), np.divmod(dst, self.gpus)
+        inside = np.stack([a * size + 2 * i, b * size + 2 * j + 1], axis=1)
+        nic_i, nic_j = i * self.nics // self.gpus, j * self.nics // self.gpus
+        outside = np.stack([a * size + 2 * self.gpus + 2 * nic_i, b * size + 2 * self.gpus + 2 * nic_j + 1], axis=1)
+        pairs = np.repeat(np.arange(len(src)), 2)
+        links = np.where((a == b)[:, None], inside, outside).ravel()
+        moves = np.repeat(src != dst, 2)
+        return pairs[moves], links[moves]

@@ -1,0 +1,70 @@
+"""
+Double binary tree: two trees over the domains, each domain a leaf of one and inside the other, half of the bytes each
+(Sanders, Speck, Traeff, 2009; NCCL >= 2.4). Inside a domain the ranks form a chain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainsim.collectives import Algorithm, Edges, Ints, Placement, algorithms
+from trainsim.collectives.latency import ramp, tree_latency
+from trainsim.collectives.ring import in_domains, rails
+
+
+def parents(nodes: int) -> Ints:
+    """Parent of each node of a binary tree that is laid out in order; the root 0 has -1.
+
+    >>> parents(6).tolist()
+    [-1, 2, 4, 2, 0, 4]
+    """
+    node = np.arange(nodes)
+    bit = node & -node
+    up = (node ^ bit) | (bit << 1)
+    up = np.where(up >= nodes, node ^ bit, up)
+    up[0] = -1
+    return up
+
+
+def tree_edges(operation: str, placement: Placement) -> Edges:
+    """Up the trees to add, down again to give away: both in an all-reduce, only down in a broadcast."""
+    down = placement.ranks / max(placement.ranks - 1, 1) / 2.0 if operation == "all_reduce" else 1.0
+    parts = [_chains(placement, operation, down)]
+    child, parent = _tree_pairs(placement)
+    parts.append(rails(placement, parent, child, down / 2.0))
+    if operation == "all_reduce":
+        parts.append(rails(placement, child, parent, down / 2.0))
+    return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _chains(placement: Placement, operation: str, down: float) -> Edges:
+    """Chains in the domains, with a root on every rank in turn (one per channel): a neighbour misses one channel."""
+    ring = in_domains(placement)
+    size = np.repeat(placement.size, placement.size)
+    share = ring.share * down * (1.0 - 1.0 / size[size > 1])
+    forward = ring._replace(share=share)
+    if operation == "broadcast":
+        return forward
+    back = Edges(ring.group, ring.dst, ring.src, share)
+    return Edges(*(np.concatenate(columns) for columns in zip(forward, back, strict=True)))
+
+
+def _tree_pairs(placement: Placement) -> tuple[Ints, Ints]:
+    """(Child, parent) segments of both trees of every group."""
+    begins = np.flatnonzero(np.diff(placement.group, prepend=-1))
+    children, above = [], []
+    for nodes in np.unique(placement.domains):
+        up = parents(int(nodes))
+        node = np.flatnonzero(up >= 0)
+        other = np.arange(nodes)[::-1] if nodes % 2 == 0 else np.roll(np.arange(nodes), -1)
+        child = np.concatenate([node, other[node]])
+        parent = np.concatenate([up[node], other[up[node]]])
+        first = begins[placement.domains == nodes][:, None]
+        children.append((first + child).ravel())
+        above.append((first + parent).ravel())
+    return np.concatenate(children), np.concatenate(above)
+
+
+algorithms.register("tree", "Tree")(
+    Algorithm(operations=("all_reduce", "broadcast"), edges=tree_edges, latency=tree_latency, ramp=ramp)
+)
