@@ -1,0 +1,66 @@
+"""Changing a scenario by dotted paths, as ``--set`` and sweeps do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from trainsim.errors import ScenarioError
+from trainsim.model.transformer import load_model
+from trainsim.scenario.messages import known_keys, unknown_key
+from trainsim.scenario.origin import dotted, parts
+
+
+def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of *data* with the value at each dotted path of *changes* replaced.
+
+    A catalogue model becomes a mapping when one of its fields is set. Raises ScenarioError for a path that cannot be.
+
+    >>> changed({"parallel": {"tp": 4}}, {"parallel.tp": 8, "training.recompute.layers": 2})
+    {'parallel': {'tp': 8}, 'training': {'recompute': {'mode': 'full', 'layers': 2}}}
+    """
+    copy = deepcopy(dict(data))
+    for path, value in changes.items():
+        _set(copy, path, deepcopy(value))
+    return copy
+
+
+def _set(data: dict[str, Any], path: str, value: Any) -> None:
+    key = parts(path)
+    here: Any = data
+    for n, part in enumerate(key[:-1]):
+        inner = _get(here, part, path)
+        if not isinstance(inner, dict | list):
+            inner = _opened(key[: n + 1], inner, path)
+            here[part] = inner
+        here = inner
+    last = key[-1]
+    if isinstance(here, list):
+        _get(here, last, path)
+    elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]):
+        raise ScenarioError(f"{path}: {dotted(key[:-1])} is no section, so it has no {last!r}")
+    elif last not in known_keys(key[:-1]) and key[0] != "cluster" and known_keys(key[:-1]):
+        raise ScenarioError(f"{path}: {unknown_key(key)}")
+    here[last] = value
+
+
+def _get(here: Any, part: str | int, path: str) -> Any:
+    if isinstance(here, list):
+        if not isinstance(part, int) or part >= len(here):
+            raise ScenarioError(f"{path}: {part!r} is no position in a list of {len(here)}")
+        return here[part]
+    return here.get(part)
+
+
+def _opened(key: tuple[str | int, ...], value: Any, path: str) -> dict[str, Any]:
+    """The mapping that a short form stands for."""
+    if not known_keys(key):
+        raise ScenarioError(f"{path}: {unknown_key(key)}")
+    if key == ("model",) and isinstance(value, str):
+        return load_model(value).to_dict()
+    if key == ("training", "recompute"):
+        return {"mode": value or "full"}
+    if value is None:
+        return {}
+    raise ScenarioError(f"{path}: {dotted(key)} is {value!r}, not a mapping")

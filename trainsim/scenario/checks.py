@@ -1,0 +1,123 @@
+"""
+Rules of division and product: each has its own message, which says the numbers that would work.
+
+Every function takes plain numbers and returns None, or a ``Fault``: the key to change and what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd
+
+MOST_OFFERED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``key`` (dotted) of the scenario is wrong, and why."""
+
+    key: str
+    message: str
+
+
+def divisors(*numbers: int) -> list[int]:
+    """The common divisors of *numbers*, rising.
+
+    >>> divisors(12, 18)
+    [1, 2, 3, 6]
+    """
+    common = gcd(*numbers)
+    small = [d for d in range(1, int(common**0.5) + 1) if common % d == 0]
+    return small + [common // d for d in reversed(small) if d * d != common]
+
+
+def offer(numbers: Iterable[int], near: int, name: str = "") -> str:
+    """Some of *numbers* in words, those nearest to *near*; the last word is "would".
+
+    >>> offer([1, 2, 4, 8], 3, "tp")
+    'tp=1, 2, 4, 8 would'
+    """
+    every = sorted(set(numbers))
+    chosen = sorted(sorted(every, key=lambda n: (abs(n - near), n))[:MOST_OFFERED])
+    if not chosen:
+        return f"no {name} would" if name else "none would"
+    dots = ", ..." if len(chosen) < len(every) else ""
+    return f"{name + '=' if name else ''}{', '.join(map(str, chosen))}{dots} would"
+
+
+def tensor_parallel(
+    *, tp: int, heads: int, kv_heads: int, ffn_hidden: int, sequence_length: int, sequence_parallel: bool
+) -> Fault | None:
+    """Heads, the MLP and, with sequence parallelism, the sequence are cut into tp parts.
+
+    Key-value heads are cut too, or copied where there are fewer of them than ranks.
+
+    >>> print(tensor_parallel(tp=3, heads=112, kv_heads=112, ffn_hidden=57344, sequence_length=2048,
+    ...                       sequence_parallel=False).message)
+    112 heads do not divide by tp=3; tp=1, 2, 4, 7, 8, 14, 16, 28, ... would
+    """
+    cut = [("heads", heads), ("columns of the MLP (ffn_hidden)", ffn_hidden)]
+    if sequence_parallel:
+        cut.append(("tokens of a sequence (sequence_parallel)", sequence_length))
+    works = [d for d in divisors(*(n for _, n in cut)) if kv_heads % d == 0 or d % kv_heads == 0]
+    for what, number in [*cut, ("key-value heads (kv_heads)", kv_heads)]:
+        copied = number == kv_heads and tp % kv_heads == 0
+        if number % tp and not copied:
+            return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
+    return None
+
+
+def product(*, tp: int, pp: int, cp: int, dp: int | None, nodes: int, gpus_per_node: int) -> Fault | None:
+    """tp x pp x cp x dp is the number of GPUs."""
+    gpus, replica = nodes * gpus_per_node, tp * pp * cp
+    shape = f"tp {tp} x pp {pp}" + (f" x cp {cp}" if cp > 1 else "")
+    have = f"{nodes} nodes x {gpus_per_node} GPUs = {gpus}" if nodes > 1 else f"one node has {gpus} GPUs"
+    if dp is None:
+        if gpus % replica == 0:
+            return None
+        works = offer([d for d in divisors(gpus) if gpus % (tp * cp * d) == 0], pp, "pp")
+        multiple = replica // gcd(replica, gpus_per_node)
+        nodes_work = offer([multiple * k for k in range(1, 2 + nodes // multiple)], nodes, "nodes")
+        return Fault("parallel", f"{shape} = {replica} does not divide the GPUs ({have}); {works}, and {nodes_work}")
+    if replica * dp == gpus:
+        return None
+    if gpus % replica == 0:
+        way = f"dp={gpus // replica} would, or leave dp out"
+    else:
+        way = f"no dp would: {replica} does not divide {gpus}"
+    return Fault("parallel.dp", f"{shape} x dp {dp} = {replica * dp}, but {have}; {way}")
+
+
+def batches(*, global_batch: int, micro_batch: int, dp: int) -> Fault | None:
+    """global_batch = micro_batch x dp x accumulation.
+
+    >>> print(batches(global_batch=2048, micro_batch=3, dp=8).message)
+    2048 sequences do not divide by micro_batch 3 x dp 8 = 24; global_batch=2040, 2064 would, or micro_batch=1, 2, 4, 8, 16 would
+    """  # noqa: E501
+    step = micro_batch * dp
+    if global_batch % step == 0:
+        return None
+    below = global_batch // step * step
+    whole = offer([n for n in (below, below + step) if n], global_batch, "global_batch")
+    small = [d for d in divisors(global_batch // dp) if d <= 8 * micro_batch] if global_batch % dp == 0 else []
+    other = f", or {offer(small, micro_batch, 'micro_batch')}" if small else ""
+    message = f"{global_batch} sequences do not divide by micro_batch {micro_batch} x dp {dp} = {step}; {whole}{other}"
+    return Fault("training.global_batch", message)
+
+
+def positions(*, sequence_length: int, learned: bool, max_positions: int) -> Fault | None:
+    """A table of learned positions ends somewhere."""
+    if not learned or not max_positions or sequence_length <= max_positions:
+        return None
+    message = f"the model has {max_positions} learned positions; sequence_length={max_positions} or less would work"
+    return Fault("training.sequence_length", message)
+
+
+def sequences(*, sequence_length: int, cp: int) -> Fault | None:
+    """Context parallelism cuts a sequence into 2 cp parts."""
+    if cp == 1 or sequence_length % (2 * cp) == 0:
+        return None
+    works = [d for d in range(1, 65) if sequence_length % (2 * d) == 0]
+    message = f"{sequence_length} tokens do not divide into 2 x cp parts for cp={cp}; {offer(works, cp, 'cp')}"
+    return Fault("parallel.cp", message)

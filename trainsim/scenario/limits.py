@@ -1,0 +1,68 @@
+"""What the scenario language can say and this version cannot simulate; each refusal says what can be done instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.scenario.checks import Fault
+from trainsim.scenario.schema import ModelSpec, ScenarioSpec
+from trainsim.sharding import strategies
+
+OPTIMIZERS = ("adam", "adamw")
+
+
+def limits(spec: ScenarioSpec) -> Iterator[Fault]:
+    """Everything in *spec* that this version does not simulate."""
+    yield from _model(spec)
+    yield from _parallel(spec)
+    yield from _sharding(spec)
+    yield from _training(spec)
+    for k, entry in enumerate(spec.what_if):
+        for name in ("jitter", "fail"):
+            if name in entry.model_fields_set:
+                yield Fault(f"what_if.{k}.{name}", f"{name} is not simulated yet; slow and delay are")
+    if spec.simulation.steps > 1:
+        yield Fault("simulation.steps", "one step is simulated; every step is like it, so multiply its time")
+
+
+def _model(spec: ScenarioSpec) -> Iterator[Fault]:
+    if not isinstance(spec.model, ModelSpec):
+        return
+    names = {"moe": "mixture of experts", "mla": "latent attention", "lora": "LoRA"}
+    for key, name in names.items():
+        if getattr(spec.model, key) is not None:
+            yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
+    if spec.model.encoder_layers:
+        yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
+
+
+def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
+    if spec.parallel.cp > 1:
+        yield Fault("parallel.cp", "context parallelism is not simulated yet; leave it 1 and use tp or pp")
+    if spec.parallel.ep > 1:
+        yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
+    if spec.parallel.etp not in (None, 1, spec.parallel.tp):
+        yield Fault("parallel.etp", "expert tensor parallelism is not simulated yet; leave it out")
+    if spec.pipeline.p2p == "blocking":
+        message = "blocking messages are not simulated yet; leave it out: the framework says how messages are sent"
+        yield Fault("pipeline.p2p", message)
+
+
+def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
+    sharding = spec.sharding
+    if sharding.strategy is not None and sharding.strategy not in strategies:
+        yield Fault("sharding.strategy", f"not simulated yet; {' and '.join(strategies)} are")
+    for key in ("quantized_weights", "quantized_gradients", "shard_size", "secondary_partition"):
+        if getattr(sharding, key):
+            yield Fault(f"sharding.{key}", "not simulated yet; leave it out")
+    for key in ("optimizer", "parameters"):
+        if getattr(sharding.offload, key) != "none":
+            yield Fault(f"sharding.offload.{key}", "offload is not simulated yet; none is")
+
+
+def _training(spec: ScenarioSpec) -> Iterator[Fault]:
+    training = spec.training
+    if training.optimizer not in OPTIMIZERS:
+        yield Fault("training.optimizer", f"not simulated yet; {' and '.join(OPTIMIZERS)} are")
+    if training.attention == "xformers":
+        yield Fault("training.attention", "not simulated yet; flash2 is the nearest")

@@ -1,0 +1,129 @@
+"""What pydantic found wrong with a scenario, in the words of the person who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from trainsim.errors import ScenarioError, nearest
+from trainsim.scenario.origin import Key, Origin, dotted, value_at
+from trainsim.scenario.schema import ScenarioSpec
+
+MOST_SHOWN = 8
+_WANTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a name",
+    "tuple": "a list",
+    "dict": "a mapping (key: value lines)",
+    "model": "a mapping (key: value lines)",
+}
+
+
+def check_schema(data: Mapping[str, Any], origin: Origin) -> ScenarioSpec:
+    """*data* as a checked scenario. Raises ScenarioError that lists what is wrong, a line each."""
+    try:
+        return ScenarioSpec.model_validate(dict(data))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        lines = list(dict.fromkeys(_line(details, data, origin) for details in found))
+        more = [f"... and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
+        raise ScenarioError("\n".join(lines[:MOST_SHOWN] + more)) from None
+
+
+def _line(details: ErrorDetails, data: Mapping[str, Any], origin: Origin) -> str:
+    """``file:line: key = value: what is wanted``."""
+    key: Key = tuple(part for part in details["loc"] if not str(part).startswith("<"))
+    key = _existing(key, data)
+    value = value_at(data, key)
+    shown = "" if details["type"] in ("extra_forbidden", "missing") else f" = {shorten(value)}"
+    return f"{origin.place(key)}{dotted(key) or 'the scenario'}{shown}: {_what(details, key)}"
+
+
+def _existing(key: Key, data: Mapping[str, Any]) -> Key:
+    """*key* without the names that pydantic adds for the members of a union."""
+    for n in range(len(key)):
+        parent = value_at(data, key[:n])
+        if n and not isinstance(parent, Mapping | list | tuple):
+            return key[:n]
+    return key
+
+
+def shorten(value: object) -> str:
+    """*value* as it would stand in the file, at most 60 characters.
+
+    >>> shorten(True), shorten(None), shorten("a")
+    ('true', 'null', "'a'")
+    """
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    text = "null" if value is None else text
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _what(details: ErrorDetails, key: Key) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return unknown_key(key)
+    if kind == "missing":
+        return "is missing" + _EXAMPLES.get(dotted(key), "")
+    if kind == "literal_error":
+        return _options(str(context.get("expected", "")), details["input"])
+    if kind in ("greater_than", "greater_than_equal", "less_than_equal"):
+        word = {"greater_than": "more than", "greater_than_equal": "at least", "less_than_equal": "at most"}[kind]
+        return f"must be {word} {context.get('gt', context.get('ge', context.get('le')))}"
+    if kind == "value_error":
+        return str(context.get("error", details["msg"]))
+    if kind == "union_tag_not_found":
+        return "wants a name or a mapping" if "layout" not in key else "wants a list of layers per virtual stage"
+    if kind in ("finite_number", "int_parsing_size"):
+        return "is not a number that makes sense here"
+    wanted = _WANTED.get(kind.split("_")[0])
+    return f"wants {wanted}" if wanted else details["msg"]
+
+
+_EXAMPLES = {
+    "model": "; add for example `model: llama-3-8b`",
+    "cluster": "; add for example `cluster: {topology: dgx_h100, nodes: 1}`",
+    "cluster.topology": "; add for example `topology: dgx_h100`",
+}
+
+
+def _options(expected: str, value: object) -> str:
+    options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    near = nearest(str(value), options)
+    hint = f"did you mean {near!r}? " if near else ""
+    return f"{hint}It can be {', '.join(options)}" if hint else f"can be {', '.join(options)}"
+
+
+def known_keys(key: Key) -> tuple[str, ...]:
+    """The keys that the schema knows in the mapping at *key*."""
+    section: type[BaseModel] | None = ScenarioSpec
+    for part in key:
+        if section is None or isinstance(part, int):
+            continue
+        known = section.model_fields.get(part)
+        section = _section(known.annotation) if known else None
+    return tuple(section.model_fields) if section else ()
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _section(arg))), None)
+
+
+def unknown_key(key: Key) -> str:
+    """The message for a key that nobody knows: the nearest one, or where the word is known, or all."""
+    known = known_keys(key[:-1])
+    word = str(key[-1])
+    near = nearest(word, known)
+    if near:
+        return f"unknown key; did you mean {near!r}?"
+    homes = [name for name in ScenarioSpec.model_fields if word in known_keys((name,)) and name != "model"]
+    if homes:
+        return f"unknown key here; {word} belongs under {homes[0]}:"
+    return f"unknown key; known here: {', '.join(known)}"

@@ -1,0 +1,98 @@
+"""The model, the machine and the perturbations that a scenario names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainsim.errors import NotBuilt, ScenarioError
+from trainsim.hardware.cluster import Cluster, load_topology
+from trainsim.job import Delay, Slow
+from trainsim.model.transformer import Transformer, load_model, transformer
+from trainsim.scenario.checks import Fault
+from trainsim.scenario.context import Context
+from trainsim.scenario.loading import read_scenario
+from trainsim.scenario.schema import ModelSpec, SlowSpec
+
+MOST_RANKS = 1 << 21
+
+
+def find_model(context: Context) -> Transformer:
+    """The model of the catalogue, of a YAML file or of the mapping. Raises ScenarioError or NotBuilt."""
+    named = context.spec.model
+    with context.at("model"):
+        if isinstance(named, ModelSpec):
+            later = {"moe", "mla", "lora", "encoder_layers"}
+            return transformer(named.model_dump(exclude_none=True, exclude=later))
+        if "/" not in named and Path(named).suffix not in (".yaml", ".yml", ".json"):
+            return load_model(named)
+        path = context.origin.folder / named
+        if path.suffix == ".json":
+            raise NotBuilt("reading config.json is not built yet; write its numbers as a mapping under model:")
+        return transformer(read_scenario(path)[0])
+
+
+def find_cluster(context: Context) -> Cluster:
+    """The topology of the scenario with its number of nodes and overrides. Raises ScenarioError."""
+    spec = context.spec.cluster
+    with context.at("cluster.topology"):
+        name = spec.topology
+        beside = context.origin.folder / name
+        if ("/" in name or name.endswith((".yaml", ".yml"))) and beside.is_file():
+            name = str(beside)
+        overrides = json.dumps(spec.model_extra or {}, sort_keys=True, default=str)
+        cluster = _cluster(name, spec.nodes, overrides)
+    if spec.nodes is None:
+        context.derived("cluster.nodes", cluster.nodes, f"as topology {spec.topology} says")
+    if cluster.ranks > MOST_RANKS:
+        fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs are more than {MOST_RANKS}, the most that is simulated")
+        context.require(fault, ScenarioError)
+    return cluster
+
+
+@lru_cache(maxsize=64)
+def _cluster(name: str, nodes: int | None, overrides: str) -> Cluster:
+    values: Mapping[str, Any] = json.loads(overrides)
+    return load_topology(name, nodes=nodes, overrides=values)
+
+
+def perturbations(context: Context, cluster: Cluster) -> tuple[Slow | Delay, ...]:
+    """The stragglers of ``what_if``, with the ranks and links that they mean."""
+    out: list[Slow | Delay] = []
+    for k, entry in enumerate(context.spec.what_if):
+        if entry.slow:
+            out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster))
+        if entry.delay:
+            _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, cluster.ranks, "ranks")
+            out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
+    return tuple(out)
+
+
+def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
+    factor = float(slow.factor)
+    if slow.node is not None:
+        _inside(context, f"{key}.node", slow.node, cluster.nodes, "nodes")
+        ranks = np.flatnonzero(cluster.node_of(np.arange(cluster.ranks)) == slow.node)
+        return Slow(factor=factor, ranks=tuple(map(int, ranks)))
+    number = slow.rank if slow.rank is not None else slow.gpu
+    if isinstance(number, int):
+        _inside(context, f"{key}.{'gpu' if slow.rank is None else 'rank'}", number, cluster.ranks, "ranks")
+        return Slow(factor=factor, ranks=(number,))
+    name = slow.gpu or slow.link or slow.nic
+    assert isinstance(name, str)
+    target = "gpu" if slow.gpu else "link" if slow.link else "nic"
+    with context.at(f"{key}.{target}"):
+        links = cluster.find_links(name)
+    if target != "gpu":
+        return Slow(factor=factor, links=(name,))
+    return Slow(factor=factor, ranks=(int(np.max(cluster.gpu_of[links])),))
+
+
+def _inside(context: Context, key: str, number: int, size: int, what: str) -> None:
+    if number >= size:
+        context.require(Fault(key, f"there are {size} {what}, 0 to {size - 1}"), ScenarioError)

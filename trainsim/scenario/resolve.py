@@ -1,0 +1,166 @@
+"""From a scenario to a job: every value that was left out is derived, and every rule is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainsim.collectives import OPERATIONS, algorithms
+from trainsim.errors import NotBuilt, ScenarioError, UnknownName
+from trainsim.frameworks import Framework, load_framework
+from trainsim.hardware.cluster import Cluster
+from trainsim.job import Job, Parallel, Pipeline, Sharding, Training
+from trainsim.model.transformer import Transformer, padded_vocab
+from trainsim.scenario import checks, layout
+from trainsim.scenario.context import Context, default
+from trainsim.scenario.limits import limits
+from trainsim.scenario.parts import find_cluster, find_model, perturbations
+from trainsim.scenario.training import USUAL_SEQUENCE, resolve_training
+from trainsim.scenario.written import shorten_layout, written_out
+from trainsim.schedules import schedules
+from trainsim.schedules.check import check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A job, and the scenario with every value written out; ``values["derived"]`` says what was derived from what."""
+
+    job: Job
+    values: Mapping[str, Any]
+
+
+def resolve(context: Context) -> Resolved:
+    """The job that a scenario means.
+
+    Raises ScenarioError for unknown names, NotBuilt for what this version cannot simulate and InvalidPlan for
+    numbers that do not divide or multiply out.
+    """
+    for fault in limits(context.spec):
+        context.require(fault, NotBuilt)
+    spec = context.spec
+    with context.at("framework"):
+        framework = load_framework(spec.framework)
+    model, cluster = find_model(context), find_cluster(context)
+    parallel = _parallel(context, model, cluster)
+    training = resolve_training(context, model, cluster, framework, parallel)
+    job = Job(
+        name=spec.name or f"{model.name} on {cluster.ranks} {cluster.gpu.name}",
+        model=model,
+        padded_vocab=padded_vocab(model.vocab, parallel.tp),
+        cluster=cluster,
+        framework=framework,
+        parallel=parallel,
+        pipeline=_pipeline(context, model, parallel, training),
+        sharding=_sharding(context, framework, parallel),
+        training=training,
+        algorithm=_algorithms(context),
+        what_if=perturbations(context, cluster),
+        detail=spec.simulation.detail,
+        fold=spec.simulation.fold,
+        seed=spec.simulation.seed,
+    )
+    if job.padded_vocab != model.vocab:
+        reason = f"{model.vocab} rounded up to a multiple of 128 x tp {parallel.tp}"
+        context.derived("model.padded_vocab", job.padded_vocab, reason)
+    return Resolved(job=job, values=written_out(context, job))
+
+
+def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Parallel:
+    spec, training = context.spec.parallel, context.spec.training
+    context.require(
+        checks.tensor_parallel(
+            tp=spec.tp,
+            heads=model.heads,
+            kv_heads=model.kv_heads,
+            ffn_hidden=model.ffn_hidden,
+            sequence_length=training.sequence_length or USUAL_SEQUENCE,
+            sequence_parallel=spec.sequence_parallel,
+        )
+    )
+    context.require(
+        checks.product(
+            tp=spec.tp,
+            pp=spec.pp,
+            cp=spec.cp,
+            dp=spec.dp,
+            nodes=cluster.nodes,
+            gpus_per_node=cluster.ranks // cluster.nodes,
+        )
+    )
+    dp = spec.dp or cluster.ranks // (spec.tp * spec.pp * spec.cp)
+    if spec.dp is None:
+        shape = f"tp {spec.tp} x pp {spec.pp}" + (f" x cp {spec.cp}" if spec.cp > 1 else "")
+        context.derived("parallel.dp", dp, f"{cluster.ranks} GPUs / ({shape})")
+    if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
+        context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
+    return Parallel(
+        tp=spec.tp,
+        pp=spec.pp,
+        dp=dp,
+        cp=spec.cp,
+        ep=spec.ep,
+        sequence_parallel=spec.sequence_parallel and spec.tp > 1,
+        order=spec.order,
+    )
+
+
+def _pipeline(context: Context, model: Transformer, parallel: Parallel, training: Training) -> Pipeline:
+    spec = context.spec.pipeline
+    name = spec.schedule or ("interleaved-1f1b" if spec.chunks > 1 else "1f1b")
+    if not spec.schedule:
+        context.derived("pipeline.schedule", name, f"chunks {spec.chunks}")
+    with context.at("pipeline.schedule"):
+        name = schedules.canonical(name)
+    with context.at("pipeline"):
+        check(name, parallel.pp, microbatches=training.microbatches, chunks=spec.chunks)
+    stages = _layout(context, model, parallel)
+    return Pipeline(schedule=name, chunks=spec.chunks, layout=stages)
+
+
+def _layout(context: Context, model: Transformer, parallel: Parallel) -> tuple[int, ...]:
+    spec = context.spec.pipeline
+    sizes: dict[str, int] = {"layers": model.layers, "pp": parallel.pp, "chunks": spec.chunks}
+    if spec.layout is None:
+        found = layout.derive(**sizes)
+        if isinstance(found, checks.Fault):
+            context.require(found)
+            raise AssertionError
+        stages, reason = found
+        context.derived("pipeline.layout", shorten_layout(stages), reason)
+        return stages
+    given = layout.parse(spec.layout) if isinstance(spec.layout, str) else spec.layout
+    if isinstance(given, checks.Fault):
+        context.require(given)
+        raise AssertionError
+    context.require(layout.check(given, **sizes))
+    return given
+
+
+def _sharding(context: Context, framework: Framework, parallel: Parallel) -> Sharding:
+    spec = context.spec.sharding
+    strategy = spec.strategy
+    if strategy is None:
+        strategy = "zero1" if parallel.dp > 1 else "ddp"
+        context.derived("sharding.strategy", strategy, f"dp {parallel.dp}")
+    overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
+    return Sharding(strategy=strategy, overlap=overlap, reduce_bucket=spec.reduce_bucket)
+
+
+def _algorithms(context: Context) -> dict[str, str]:
+    given = context.spec.network.algorithm
+    key = "network.algorithm"
+    if isinstance(given, str):
+        if given == "auto":
+            return {}
+        with context.at(key):
+            return dict.fromkeys(algorithms[given].operations, algorithms.canonical(given))
+    chosen = {operation: name for operation, name in given.items() if name != "auto"}
+    for operation, name in chosen.items():
+        with context.at(key):
+            if operation not in OPERATIONS:
+                raise UnknownName("collective operation", operation, OPERATIONS)
+            if operation not in algorithms[name].operations:
+                able = [a for a in algorithms if operation in algorithms[a].operations]
+                raise ScenarioError(f"{name} does no {operation}; {', '.join(able)} do")
+    return {operation: algorithms.canonical(name) for operation, name in chosen.items()}

@@ -1,0 +1,122 @@
+"""The scenario: a frozen value that a person writes, changes, compares and runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from trainsim.errors import ScenarioError
+from trainsim.job import Job
+from trainsim.scenario.changes import changed
+from trainsim.scenario.context import Context
+from trainsim.scenario.loading import find_scenario, read_scenario
+from trainsim.scenario.messages import check_schema
+from trainsim.scenario.origin import Origin, parts
+from trainsim.scenario.resolve import Resolved, resolve
+from trainsim.scenario.schema import ScenarioSpec
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scenario:
+    """What to simulate. Two scenarios are equal if they say the same, wherever and in whatever units it was written.
+
+    >>> base = Scenario.from_dict({"model": "gpt2-xl", "cluster": {"topology": "dgx1_v100", "nodes": 1}})
+    >>> base.replace({"parallel.tp": 5}).spec.parallel.tp
+    5
+    """
+
+    data: Mapping[str, Any]
+    origin: Origin = field(default_factory=Origin)
+
+    def __post_init__(self) -> None:
+        _ = self.spec
+
+    @classmethod
+    def load(cls, name_or_path: str | Path) -> Scenario:
+        """The scenario in a YAML file, or one that ships with the package, by name.
+
+        Raises ScenarioError that names the file, the line and the key.
+        """
+        data, origin = read_scenario(find_scenario(name_or_path))
+        return cls(data, origin)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
+        """The scenario with the values of a nested mapping. Raises ScenarioError that names the key."""
+        if not isinstance(data, Mapping):
+            raise ScenarioError(f"a scenario is a mapping, not {type(data).__name__}")
+        return cls(deepcopy(dict(data)))
+
+    def replace(self, changes: Mapping[str, Any]) -> Scenario:
+        """A new scenario with other values at dotted paths such as ``parallel.tp``; this one stays as it is."""
+        return Scenario(changed(self.data, changes), self.origin.without(map(parts, changes)))
+
+    @cached_property
+    def spec(self) -> ScenarioSpec:
+        """The checked values, defaults included; what is derived is None."""
+        return check_schema(self.data, self.origin)
+
+    @cached_property
+    def _resolved(self) -> Resolved:
+        return resolve(Context(spec=self.spec, data=self.data, origin=self.origin))
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Every value written out; ``derived`` says what was derived and from what. It reads back as a scenario."""
+        return deepcopy(dict(self._resolved.values))
+
+    @property
+    def name(self) -> str:
+        """The free text that the scenario is called, else its file's or its model's name."""
+        model = self.spec.model if isinstance(self.spec.model, str) else self.spec.model.name
+        return self.spec.name or Path(self.origin.file).stem or model
+
+    def resolve(self) -> Job:
+        """Everything that planning needs, nothing left to derive.
+
+        Raises ScenarioError, InvalidPlan or NotBuilt, each with the way out.
+        """
+        return self._resolved.job
+
+    def run(self) -> Result:
+        """Simulate one step. Raises what ``resolve`` raises."""
+        from trainsim.result import Result
+        from trainsim.simulate import simulate
+
+        return Result(self, simulate(self.resolve()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as they were given; ``from_dict`` reads them back."""
+        return deepcopy(dict(self.data))
+
+    def to_yaml(self) -> str:
+        """A scenario file with the values as they were given."""
+        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
+
+    @cached_property
+    def _canonical(self) -> str:
+        return json.dumps(self.spec.model_dump(exclude={"derived"}), sort_keys=True, default=str)
+
+    def __eq__(self, other: object) -> bool:
+        return self._canonical == other._canonical if isinstance(other, Scenario) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._canonical)
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name!r}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.to_yaml())}</pre>"

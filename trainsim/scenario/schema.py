@@ -1,0 +1,272 @@
+"""
+The scenario language: every key, its type and its limits. What may be left out is None and derived later.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from trainsim.units import parse_count, parse_time
+
+MOST_RANKS = 1 << 21
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _name_or_mapping(value: object) -> str | None:
+    if isinstance(value, str):
+        return "<name>"
+    return "<mapping>" if isinstance(value, dict | BaseModel) else None
+
+
+def _layout_kind(value: object) -> str | None:
+    if isinstance(value, str):
+        return "<name>"
+    return "<list>" if isinstance(value, list | tuple) else None
+
+
+Degree = Annotated[int, Field(ge=1, le=MOST_RANKS)]
+Size = Annotated[int, Field(ge=1, le=1 << 27)]
+NotNegative = Annotated[int, Field(ge=0, le=1 << 27)]
+Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
+Seconds = Annotated[float, BeforeValidator(parse_time)]
+Factor = Annotated[float, Field(gt=0, le=1e6)]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+Device = Literal["none", "cpu", "nvme"]
+
+
+class Section(BaseModel):
+    """A mapping of the scenario file: unknown keys are refused, and a number must be written as one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class MoeSpec(Section):
+    """Mixture of experts."""
+
+    experts: Size
+    top_k: Size = 2
+    expert_ffn_hidden: Size | None = None
+    shared_experts: NotNegative = 0
+    every: Size = 1
+    first_dense: NotNegative = 0
+
+
+class MlaSpec(Section):
+    """Multi-head latent attention."""
+
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size
+    qk_nope_head_dim: Size
+    qk_rope_head_dim: Size
+    v_head_dim: Size
+
+
+class LoraSpec(Section):
+    """Low-rank adapters on a frozen base model."""
+
+    rank: Size
+    targets: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ("q", "v")
+
+
+class ModelSpec(Section):
+    """A model that is not in the catalogue; what is left out follows the family's rule."""
+
+    name: str = "model"
+    family: str = "gpt"
+    layers: Size | None = None
+    hidden: Size | None = None
+    heads: Size | None = None
+    kv_heads: Size | None = None
+    head_dim: Size | None = None
+    ffn_hidden: Size | None = None
+    gated_mlp: bool | None = None
+    vocab: Size | None = None
+    tied_embeddings: bool | None = None
+    positions: Literal["learned", "rotary", "alibi", "none"] | None = None
+    max_positions: NotNegative | None = None
+    norm: Literal["layernorm", "rmsnorm"] | None = None
+    biases: Literal["all", "qkv", "none"] | None = None
+    embedding_norm: bool | None = None
+    dropout: bool | None = None
+    moe: MoeSpec | None = None
+    mla: MlaSpec | None = None
+    encoder_layers: NotNegative = 0
+    lora: LoraSpec | None = None
+
+
+class ClusterSpec(Section):
+    """A topology and how many nodes of it; every other key overrides a field of the topology file."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    topology: str
+    nodes: Degree | None = None
+
+
+Axis = Literal["tp", "cp", "ep", "dp", "pp"]
+
+
+class ParallelSpec(Section):
+    """Degrees of parallelism; their product is the number of GPUs."""
+
+    tp: Degree = 1
+    pp: Degree = 1
+    dp: Degree | None = None
+    cp: Degree = 1
+    ep: Degree = 1
+    etp: Degree | None = None
+    sequence_parallel: bool = False
+    context_parallel: Literal["ring", "all_gather", "ulysses"] = "ring"
+    order: Annotated[tuple[Axis, ...], BeforeValidator(_as_tuple)] = ("tp", "cp", "ep", "dp", "pp")
+
+
+Layout = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[tuple[NotNegative, ...], BeforeValidator(_as_tuple), Tag("<list>")],
+    Discriminator(_layout_kind),
+]
+
+
+class PipelineSpec(Section):
+    """The pipeline's schedule and where the layers live."""
+
+    schedule: str | None = None
+    chunks: Degree = 1
+    layout: Layout | None = None
+    p2p: Literal["async", "blocking"] | None = None
+
+
+class OffloadSpec(Section):
+    """Where states live that are not on the GPU."""
+
+    optimizer: Device = "none"
+    parameters: Device = "none"
+
+
+class ShardingSpec(Section):
+    """How replicas share model states."""
+
+    strategy: Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "mics", "zeropp"] | None = None
+    overlap: bool | None = None
+    shard_size: Degree | None = None
+    reduce_bucket: Count | None = None
+    prefetch_bucket: Count | None = None
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
+    secondary_partition: Degree | None = None
+    offload: OffloadSpec = OffloadSpec()
+
+
+class RecomputeSpec(Section):
+    """Recompute of a part of a stage: ``layers`` of each virtual stage."""
+
+    mode: Literal["none", "selective", "full"]
+    layers: Size | None = None
+
+
+RecomputeMode = Literal["none", "selective", "full"]
+Recompute = Annotated[
+    Annotated[RecomputeMode, Tag("<name>")] | Annotated[RecomputeSpec, Tag("<mapping>")],
+    Discriminator(_name_or_mapping),
+]
+
+
+class TrainingSpec(Section):
+    """Batches, numbers and what is recomputed."""
+
+    sequence_length: Size | None = None
+    micro_batch: Size = 1
+    global_batch: Size | None = None
+    precision: Precision = "bf16"
+    gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
+    optimizer: Literal["adam", "adamw", "sgd", "adafactor", "adam8bit"] = "adam"
+    loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
+    recompute: Recompute = "none"
+    attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn"] | None = None
+    tp_overlap: bool | Literal["none", "wgrad", "userbuffers"] | None = None
+
+
+class NetworkSpec(Section):
+    """Overrides of the collective model: one algorithm, or one per collective."""
+
+    algorithm: str | dict[str, str] = "auto"
+
+
+class SlowSpec(Section):
+    """Something slower than the rest, from the first to the last instant of the step.
+
+    With ``node`` (a number), ``rank`` or ``gpu`` (a rank number, or a name such as ``node3.gpu2``), kernels
+    take ``factor`` times as long: 1.1 is 10 % slower. With ``link`` or ``nic`` (a name such as
+    ``node3.nic0``), the bandwidth is ``factor`` of what it was: 0.5 is half.
+    """
+
+    factor: Factor
+    node: NotNegative | None = None
+    gpu: str | NotNegative | None = None
+    rank: NotNegative | None = None
+    link: str | None = None
+    nic: str | None = None
+
+    @model_validator(mode="after")
+    def _one_target(self) -> SlowSpec:
+        if sum(t is not None for t in (self.node, self.gpu, self.rank, self.link, self.nic)) != 1:
+            raise ValueError("name one thing that is slow: node, gpu, rank, link or nic")
+        return self
+
+
+class DelaySpec(Section):
+    """One rank loses time once in the step, before its first work of the kind ``at``."""
+
+    rank: NotNegative
+    at: Literal["forward", "backward", "optimizer"] = "forward"
+    seconds: Seconds
+
+
+class WhatIfSpec(Section):
+    """One perturbation. This version cannot simulate ``jitter`` and ``fail`` yet."""
+
+    slow: SlowSpec | None = None
+    delay: DelaySpec | None = None
+    jitter: Any = None
+    fail: Any = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> WhatIfSpec:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("write one of slow, delay, jitter or fail per entry of the list")
+        return self
+
+
+class SimulationSpec(Section):
+    """How fine and how the simulation runs."""
+
+    detail: Literal["op", "layer", "block"] = "op"
+    fold: bool = True
+    steps: Size = 1
+    seed: NotNegative = 0
+
+
+Model = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[ModelSpec, Tag("<mapping>")], Discriminator(_name_or_mapping)
+]
+
+
+class ScenarioSpec(Section):
+    """A whole scenario file. ``derived`` stands beside a resolved scenario and is ignored when read again."""
+
+    name: str | None = None
+    framework: str = "neutral"
+    model: Model
+    cluster: ClusterSpec
+    parallel: ParallelSpec = ParallelSpec()
+    pipeline: PipelineSpec = PipelineSpec()
+    sharding: ShardingSpec = ShardingSpec()
+    training: TrainingSpec = TrainingSpec()
+    network: NetworkSpec = NetworkSpec()
+    what_if: Annotated[tuple[WhatIfSpec, ...], BeforeValidator(_as_tuple)] = ()
+    simulation: SimulationSpec = SimulationSpec()
+    derived: dict[str, str] = Field(default_factory=dict)

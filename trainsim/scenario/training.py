@@ -1,0 +1,91 @@
+"""The training section: lengths, batches, numbers and what is recomputed."""
+
+from __future__ import annotations
+
+from trainsim.errors import ScenarioError
+from trainsim.frameworks import Framework
+from trainsim.hardware.cluster import Cluster
+from trainsim.job import Parallel, Training
+from trainsim.model.transformer import Transformer
+from trainsim.scenario import checks
+from trainsim.scenario.context import Context, default
+from trainsim.scenario.schema import RecomputeSpec
+
+GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
+MICROBATCHES_PER_STAGE = 4  # where the scenario names no global batch
+
+
+def resolve_training(
+    context: Context, model: Transformer, cluster: Cluster, framework: Framework, parallel: Parallel
+) -> Training:
+    """Batches that divide, and what the framework does where the scenario does not say."""
+    spec = context.spec.training
+    sequence_length = spec.sequence_length or _sequence_length(context, model)
+    learned = model.positions == "learned"
+    context.require(
+        checks.positions(sequence_length=sequence_length, learned=learned, max_positions=model.max_positions)
+    )
+    context.require(checks.sequences(sequence_length=sequence_length, cp=parallel.cp))
+    if spec.precision not in cluster.gpu.flops:
+        known = ", ".join(cluster.gpu.flops)
+        context.require(
+            checks.Fault("training.precision", f"{cluster.gpu.name} has no {spec.precision} units; it has {known}"),
+            ScenarioError,
+        )
+    global_batch = spec.global_batch or _global_batch(context, parallel)
+    context.require(checks.batches(global_batch=global_batch, micro_batch=spec.micro_batch, dp=parallel.dp))
+    microbatches = global_batch // (spec.micro_batch * parallel.dp)
+    reason = f"{global_batch} sequences / (micro_batch {spec.micro_batch} x dp {parallel.dp})"
+    context.derived("training.microbatches", microbatches, reason)
+    mode, layers = _recompute(spec.recompute)
+    if layers and mode != "full":
+        context.require(checks.Fault("training.recompute", "layers can be given with mode: full only"))
+    return Training(
+        sequence_length=sequence_length,
+        micro_batch=spec.micro_batch,
+        global_batch=global_batch,
+        microbatches=microbatches,
+        precision=spec.precision,
+        gradient_bytes=_gradient_bytes(context, framework),
+        optimizer=spec.optimizer,
+        recompute=mode,
+        recompute_layers=layers,
+        attention=default(context, "training.attention", spec.attention, framework.attention),
+        tp_overlap=_tp_overlap(context, framework),
+    )
+
+
+def _sequence_length(context: Context, model: Transformer) -> int:
+    length = min(model.max_positions or USUAL_SEQUENCE, USUAL_SEQUENCE)
+    context.derived("training.sequence_length", length, "not given")
+    return length
+
+
+def _global_batch(context: Context, parallel: Parallel) -> int:
+    accumulation = MICROBATCHES_PER_STAGE * parallel.pp if parallel.pp > 1 else 1
+    micro_batch = context.spec.training.micro_batch
+    batch = micro_batch * parallel.dp * accumulation
+    reason = f"not given: micro_batch {micro_batch} x dp {parallel.dp} x {accumulation} micro-batches"
+    context.derived("training.global_batch", batch, reason)
+    return batch
+
+
+def _recompute(spec: str | RecomputeSpec) -> tuple[str, int | None]:
+    return (spec.mode, spec.layers) if isinstance(spec, RecomputeSpec) else (spec, None)
+
+
+def _gradient_bytes(context: Context, framework: Framework) -> int:
+    dtype = context.spec.training.gradient_dtype
+    if dtype:
+        return GRADIENT_BYTES[dtype]
+    nbytes = framework.gradient_bytes
+    context.derived("training.gradient_bytes", nbytes, f"on the wire, as {framework.name} does")
+    return nbytes
+
+
+def _tp_overlap(context: Context, framework: Framework) -> str:
+    given = context.spec.training.tp_overlap
+    if isinstance(given, bool):
+        return "userbuffers" if given else "none"
+    return str(default(context, "training.tp_overlap", given, framework.tp_overlap))

@@ -1,0 +1,73 @@
+"""A resolved scenario as plain values, complete, readable by a person and readable again as a scenario."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainsim.job import Job
+from trainsim.scenario.context import Context
+
+
+def written_out(context: Context, job: Job) -> dict[str, Any]:
+    """Every section with nothing left out; ``derived`` says, by key, what was derived and from what."""
+    spec, parallel, training, sharding = context.spec, job.parallel, job.training, job.sharding
+    partly = training.recompute_layers is not None
+    return {
+        "name": job.name,
+        "framework": job.framework.name,
+        "model": job.model.to_dict(),
+        "cluster": {**spec.cluster.model_dump(exclude={"nodes"}), "nodes": job.cluster.nodes},
+        "parallel": {
+            **{axis: getattr(parallel, axis) for axis in ("tp", "pp", "dp", "cp", "ep")},
+            "sequence_parallel": parallel.sequence_parallel,
+            "order": list(parallel.order),
+        },
+        "pipeline": {
+            "schedule": job.pipeline.schedule,
+            "chunks": job.pipeline.chunks,
+            "layout": list(job.pipeline.layout),
+        },
+        "sharding": {
+            "strategy": sharding.strategy,
+            "overlap": sharding.overlap,
+            **({"reduce_bucket": sharding.reduce_bucket} if sharding.reduce_bucket else {}),
+        },
+        "training": {
+            "sequence_length": training.sequence_length,
+            "micro_batch": training.micro_batch,
+            "global_batch": training.global_batch,
+            "precision": training.precision,
+            "gradient_dtype": gradient_dtype(training.gradient_bytes, training.precision),
+            "optimizer": training.optimizer,
+            "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,
+            "attention": training.attention,
+            "tp_overlap": training.tp_overlap,
+        },
+        "network": {"algorithm": spec.network.algorithm},
+        "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
+        "simulation": {"detail": job.detail, "fold": job.fold, "steps": 1, "seed": job.seed},
+        "derived": dict(context.notes),
+    }
+
+
+def gradient_dtype(nbytes: int, precision: str) -> str:
+    """The name of a gradient's type on the wire.
+
+    >>> gradient_dtype(4, "bf16"), gradient_dtype(2, "fp16"), gradient_dtype(2, "fp8")
+    ('fp32', 'fp16', 'bf16')
+    """
+    return "fp32" if nbytes == 4 else "fp16" if precision == "fp16" else "bf16"
+
+
+def shorten_layout(stages: tuple[int, ...]) -> str:
+    """
+    >>> shorten_layout((5, 6, 6, 6, 5))
+    '[5, 6 x3, 5]'
+    """
+    words: list[str] = []
+    start = 0
+    for k in range(1, len(stages) + 1):
+        if k == len(stages) or stages[k] != stages[start]:
+            words.append(f"{stages[start]} x{k - start}" if k - start > 1 else str(stages[start]))
+            start = k
+    return f"[{', '.join(words)}]"
