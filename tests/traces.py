@@ -188,7 +188,8 @@ def programs(shape: Shape, builder: Builder, update: list[Kernel | Meet]) -> tup
 
 
 def pipeline(shape: Shape) -> tuple[Trace, tuple[Program, ...], np.ndarray]:
-    """The trace of a pipeline, its programs, and the program of each rank (stage-major, ``replicas`` per stage)."""
+    """The trace of a pipeline, its programs, and the program of each rank (stage-major, ``replicas`` per
+    stage)."""
     builder = Builder(shape)
     builder.passes()
     stages = programs(shape, builder, builder.update())

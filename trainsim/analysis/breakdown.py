@@ -19,7 +19,8 @@ BUBBLE = len(KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """What one stage waits for: ``source`` is the stage that is late (or its own), ``seconds`` of the mean rank."""
+    """What one stage waits for: ``source`` is the stage that is late (or its own), ``seconds`` of the mean
+    rank."""
 
     stage: int
     source: int
@@ -29,8 +30,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ledger:
-    """Seconds per class (rows) and kind (columns: KINDS, then the bubble). ``waiting`` is the part of ``seconds``
-    in which a collective had been posted and a peer of the same stage was late."""
+    """Seconds per class (rows) and kind (columns: KINDS, then the bubble). ``waiting`` is the part of
+    ``seconds`` in which a collective had been posted and a peer of the same stage was late."""
 
     seconds: Floats
     waiting: Floats
@@ -40,10 +41,11 @@ class Ledger:
 def ledger(lanes: Lanes) -> Ledger:
     """The exposed time of each class of ranks, summed along its compute chain.
 
-    A kernel counts as its kind; a collective that compute waits for as its kind, the wait for late peers of the same
-    stage included. A gap counts as ``pp`` while the message that ends it is in flight, as the kind of another chain of
-    this rank if that one ends it (an overlapped reduction), and else as bubble; waiting for another stage is bubble,
-    also inside a collective. After the last span comes what other chains of the rank still do, then bubble.
+    A kernel counts as its kind; a collective that compute waits for as its kind, the wait for late peers of
+    the same stage included. A gap counts as ``pp`` while the message that ends it is in flight, as the kind
+    of another chain of this rank if that one ends it (an overlapped reduction), and else as bubble; waiting
+    for another stage is bubble, also inside a collective. After the last span comes what other chains of the
+    rank still do, then bubble.
     """
     seconds = np.zeros((lanes.trace.classes, BUBBLE + 1))
     waiting = np.zeros((lanes.trace.classes, len(KINDS)))
@@ -55,13 +57,8 @@ def ledger(lanes: Lanes) -> Ledger:
         _posted(lanes, lane, seconds[c], waiting[c], waits)
         _tail(lanes, lane, seconds[c])
     stage_ranks = np.bincount(lanes.stage, lanes.count, lanes.stages)
-    mean = (
-        Wait(stage=s, source=o, what=w, seconds=float(t / int(stage_ranks[s])))
-        for (s, o, w), t in waits.items()
-    )
-    return Ledger(
-        seconds=seconds, waiting=waiting, waits=tuple(sorted(mean, key=lambda w: (w.stage, -w.seconds)))
-    )
+    mean = (Wait(stage=s, source=o, what=w, seconds=float(t / int(stage_ranks[s]))) for (s, o, w), t in waits.items())
+    return Ledger(seconds=seconds, waiting=waiting, waits=tuple(sorted(mean, key=lambda w: (w.stage, -w.seconds))))
 
 
 def gaps(lane: Lane) -> tuple[Floats, Floats]:
@@ -81,9 +78,7 @@ def _gaps(
     seconds[BUBBLE] += gap[rows[~known]].sum()
     rows, cause = rows[known], cause[known]
     chain = lanes.chain_of[cause]
-    running = np.clip(
-        lanes.row_end[cause] - np.maximum(lanes.row_start[cause], idle_from[rows]), 0.0, gap[rows]
-    )
+    running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], idle_from[rows]), 0.0, gap[rows])
     for k in np.unique(chain).tolist():
         of = chain == k
         source = lanes.all[k]
@@ -141,15 +136,15 @@ def _note(
 
 
 def mean(seconds: Floats, count: Ints, total: float) -> Floats:
-    """The mean over ranks of seconds per class and column, in ticks so that the columns sum to *total* exactly.
+    """The mean over ranks of seconds per class and column, in ticks so that the columns sum to *total*
+    exactly.
 
     >>> mean(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1, 2]), 3.0).sum()
     3.0
     """
     ranks = int(count.sum())
     sums = [
-        sum(Fraction(float(s)) * int(n) for s, n in zip(column, count, strict=True)) / ranks
-        for column in seconds.T
+        sum(Fraction(float(s)) * int(n) for s, n in zip(column, count, strict=True)) / ranks for column in seconds.T
     ]
     tick = Fraction(TICK) if total < 4096 else Fraction(TICK) * 16
     whole = [s // tick for s in sums]
@@ -160,7 +155,8 @@ def mean(seconds: Floats, count: Ints, total: float) -> Floats:
 
 
 def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[str, float]:
-    """Exposed seconds of the mean rank (of one stage, or of all) under the keys of PARTS; sums to the step exactly."""
+    """Exposed seconds of the mean rank (of one stage, or of all) under the keys of PARTS; sums to the step
+    exactly."""
     which = np.flatnonzero(lanes.stage == stage) if stage is not None else np.arange(lanes.trace.classes)
     columns = [[COLUMN[k] for k in kinds] if part != "bubble" else [BUBBLE] for part, kinds in PARTS.items()]
     table = np.stack([book.seconds[which][:, of].sum(1) for of in columns], axis=1)

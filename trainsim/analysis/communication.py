@@ -14,13 +14,15 @@ from trainsim.analysis.lanes import Lanes
 from trainsim.program.instructions import Meet, Program, Send
 
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
-"""Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests, PERFORMANCE.md)."""
+"""Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests,
+PERFORMANCE.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """One kind of communication, of the mean rank: bytes sent, the part of them that leaves the node (ring order),
-    seconds in flight on any stream, seconds that the step is longer for it, and number of operations."""
+    """One kind of communication, of the mean rank: bytes sent, the part of them that leaves the node (ring
+    order), seconds in flight on any stream, seconds that the step is longer for it, and number of
+    operations."""
 
     bytes_per_rank: float = 0.0
     bytes_inter_node_per_rank: float = 0.0
@@ -57,7 +59,8 @@ def communication(lanes: Lanes, exposed: Mapping[str, float], groups: Groups) ->
 
 
 def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, float]]:
-    """(kind, bytes sent by this rank, part of them between nodes) of every collective and message, with its number."""
+    """(kind, bytes sent by this rank, part of them between nodes) of every collective and message, with its
+    number."""
     tasks: Counter[int] = Counter()
     templates = {}
     for chain in program.chains.values():
@@ -69,9 +72,7 @@ def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, f
         for i in templates[key].instructions:
             if isinstance(i, Meet):
                 size, crossing = groups(i.communicator)
-                out[i.kind, i.nbytes * WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1), crossing] += (
-                    count
-                )
+                out[i.kind, i.nbytes * WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1), crossing] += count
             elif isinstance(i, Send):
                 out[i.kind, i.nbytes, groups(i.communicator)[1]] += count
     return out

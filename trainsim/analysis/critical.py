@@ -30,16 +30,19 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """``legs`` from 0 to the end of the step without a hole; ``causes`` sum their seconds by kind, longest first."""
+    """``legs`` from 0 to the end of the step without a hole; ``causes`` sum their seconds by kind, longest first;
+    ``phases`` sum them as ``passes``, ``messages``, ``dp`` (reductions and gathers) and ``update`` (all else).
+    """
 
     legs: tuple[Leg, ...]
     causes: tuple[Cause, ...]
+    phases: dict[str, float]
 
 
 def critical_path(lanes: Lanes) -> CriticalPath:
     """Follow the causes of the trace back from the row that ends last."""
     if not any(len(lane) for lane in lanes.all):
-        return CriticalPath(legs=(), causes=())
+        return CriticalPath(legs=(), causes=(), phases={})
     last = max((lane for lane in lanes.all if len(lane)), key=lambda lane: float(lane.end.max()))
     walk = _Walk(lanes)
     walk.back(last, int(last.end.argmax()))
@@ -48,6 +51,7 @@ def critical_path(lanes: Lanes) -> CriticalPath:
     return CriticalPath(
         legs=tuple(reversed(walk.legs)),
         causes=tuple(Cause(kind, seconds, seconds / step) for kind, seconds in causes if seconds > 0),
+        phases=dict(walk.phases),
     )
 
 
@@ -55,6 +59,7 @@ class _Walk:
     def __init__(self, lanes: Lanes):
         self.lanes = lanes
         self.offset: list[int] = lanes.offset.tolist()
+        self.ends: list[float] = lanes.row_end.tolist()
         self.stage: list[int] = lanes.stage.tolist()
         self.columns = [
             (
@@ -67,6 +72,7 @@ class _Walk:
             for lane in lanes.all
         ]
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.phases = dict.fromkeys(("passes", "messages", "dp", "update"), 0.0)
         self.legs: list[Leg] = []
 
     def back(self, lane: Lane, row: int) -> None:
@@ -75,44 +81,42 @@ class _Walk:
         while at > 0.0 and left:
             left -= 1
             posted, start, end, cause, _ = self.columns[lane.number]
-            if at > end[row]:
-                at = self._add(lane, "bubble", end[row], at)
+            at = self._add(lane, row, "bubble", end[row], at)
             at = self._body(lane, row, start[row], at)
-            if cause[row] >= 0 and self._ends(cause[row]) <= at and not self._stuck(lane, row, cause[row]):
+            if 0 <= cause[row] != self.offset[lane.number] + row and self.ends[cause[row]] <= at:
                 number = bisect_right(self.offset, cause[row]) - 1
                 lane, row = self.lanes.all[number], cause[row] - self.offset[number]
                 continue
-            at = self._add(lane, KINDS[int(lane.first[row])], posted[row], at)
+            at = self._add(lane, row, KINDS[int(lane.first[row])], posted[row], at)
             if row == 0:
-                self._add(lane, "bubble", 0.0, at)
+                self._add(lane, row, "bubble", 0.0, at)
                 return
             row -= 1
 
-    def _ends(self, cause: int) -> float:
-        return float(self.lanes.row_end[cause])
-
-    def _stuck(self, lane: Lane, row: int, cause: int) -> bool:
-        """A cause of no length at the same instant in a circle; the row before is as good a cause."""
-        return bool(cause == self.offset[lane.number] + row)
-
     def _body(self, lane: Lane, row: int, start: float, at: float) -> float:
         """The row's spans until *at*."""
+        if start < at < self.columns[lane.number][2][row]:  # something in the middle of the row was the cause
+            return self._add(lane, row, KINDS[int(lane.last[row])], start, at)
+        if start < at:
+            for kind, seconds in zip(KINDS, self.columns[lane.number][4][row].tolist(), strict=True):
+                self._count(lane, row, kind, seconds)
+            self._leg(lane, start, at)
+        return min(start, at)
+
+    def _add(self, lane: Lane, row: int, kind: str, start: float, at: float) -> float:
         if at <= start:
             return at
-        if at < self.columns[lane.number][2][row]:  # something in the middle of the row was the cause
-            return self._add(lane, KINDS[int(lane.last[row])], start, at)
-        for kind, seconds in zip(KINDS, self.columns[lane.number][4][row].tolist(), strict=True):
-            if seconds:
-                self.seconds[kind] += seconds
+        self._count(lane, row, kind, at - start)
         self._leg(lane, start, at)
         return start
 
-    def _add(self, lane: Lane, kind: str, start: float, at: float) -> float:
-        if at <= start:
-            return at
-        self.seconds[kind] += at - start
-        self._leg(lane, start, at)
-        return start
+    def _count(self, lane: Lane, row: int, kind: str, seconds: float) -> None:
+        self.seconds[kind] += seconds
+        if kind in ("pp", "dp"):
+            phase = "messages" if kind == "pp" else "dp"
+        else:
+            phase = "passes" if lane.in_pass[row] or kind == "tp" else "update"
+        self.phases[phase] += seconds
 
     def _leg(self, lane: Lane, start: float, end: float) -> None:
         stage = self.stage[lane.owner]

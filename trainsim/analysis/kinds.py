@@ -23,7 +23,8 @@ PARTS = {
     "bubble": (),
     "other": ("host", "delay", "other"),
 }
-"""The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one holds."""
+"""The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one
+holds."""
 
 COMMUNICATION = ("tp", "cp", "ep", "pp", "dp", "offload")
 

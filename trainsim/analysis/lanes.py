@@ -20,8 +20,8 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lane:
-    """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited for
-    late peers inside the row; ``task`` is the number of the task that a row belongs to."""
+    """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
+    for late peers inside the row; ``task`` is the number of the task that a row belongs to."""
 
     number: int
     owner: int
@@ -131,7 +131,8 @@ class Lanes:
 
     @cached_property
     def _runs(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
-        """Per run: spans, first position; per span: kind; per run: seconds in spans, held (x KINDS), length."""
+        """Per run: spans, first position; per span: kind; per run: seconds in spans, held (x KINDS),
+        length."""
         runs = self.trace.runs
         size = np.fromiter((len(r.labels) for r in runs), np.int64, len(runs))
         spans = int(size.sum())
@@ -165,9 +166,7 @@ class Lanes:
         task = np.searchsorted(np.array(rows.tasks, np.int64), np.arange(len(run)), side="right")
         cause = np.full(len(run), -1, np.int64)
         if rows.causes:
-            of = np.array(
-                [(at, self.offset[chain] + row) for at, (chain, row) in rows.causes.items()], np.int64
-            )
+            of = np.array([(at, self.offset[chain] + row) for at, (chain, row) in rows.causes.items()], np.int64)
             cause[of[:, 0]] = of[:, 1]
         passes = np.array([t.template.work in PASSES for t in self.trace.tasks[k]] + [False])
         return Lane(
@@ -177,7 +176,8 @@ class Lanes:
         )  # fmt: skip
 
     def _correct(self, k: int, run: Ints, seconds: Floats, held: Floats, end: Floats) -> None:
-        """Rows that had to share a resource have the true ends of their spans as marks; spans follow one another."""
+        """Rows that had to share a resource have the true ends of their spans as marks; spans follow one
+        another."""
         marks = self.trace.rows[k].marks
         if not marks:
             return

@@ -22,8 +22,8 @@ NOT_COUNTED = (
 class StageMemory:
     """The fullest rank of one pipeline stage, at the moment at which it holds most; bytes.
 
-    ``times`` (s) and ``held`` (bytes) are the level of everything that is resident: it changes where a pass starts
-    or ends. ``top`` adds what a pass needs for itself while it runs.
+    ``times`` (s) and ``held`` (bytes) are the level of everything that is resident: it changes where a pass
+    starts or ends. ``top`` adds what a pass needs for itself while it runs.
     """
 
     stage: int
@@ -90,9 +90,7 @@ def _class(lanes: Lanes, c: int, lane: Lane) -> StageMemory:
     change = {key: (t.allocates, t.frees, t.transient) for key, t in templates.items()}
     of = np.array([change[id(t.template)] for t in tasks] or np.zeros((0, 3)), np.float64)
     start, end = task_bounds(lane, lanes.trace.rows[lane.number].tasks)
-    before = (
-        np.cumsum(of[:, 0]) - np.concatenate([[0.0], np.cumsum(of[:, 1])[:-1]])[: len(of)]
-    )  # while task k runs
+    before = np.cumsum(of[:, 0]) - np.concatenate([[0.0], np.cumsum(of[:, 1])[:-1]])[: len(of)]  # while task k runs
     after = before - of[:, 1]
     times = np.concatenate([[0.0], np.stack([start, end], 1).ravel(), [lanes.step]])
     held = static.total + np.concatenate(
@@ -111,12 +109,11 @@ def _class(lanes: Lanes, c: int, lane: Lane) -> StageMemory:
 
 
 def task_bounds(lane: Lane, ended: object) -> tuple[Floats, Floats]:
-    """When each task of a chain posted its first span and when its last one ended; a task without spans has no length."""
+    """When each task of a chain posted its first span and when its last one ended; a task without spans has
+    no length."""
     stop: Ints = np.array(ended, np.int64)
     first = np.concatenate([[0], stop[:-1]]).astype(np.int64)[: len(stop)]
     ends = np.concatenate([[0.0], lane.end])
     end = ends[stop]
-    start = np.where(
-        stop > first, np.concatenate([lane.posted, [0.0]])[np.minimum(first, len(lane))], ends[first]
-    )
+    start = np.where(stop > first, np.concatenate([lane.posted, [0.0]])[np.minimum(first, len(lane))], ends[first])
     return start, end

@@ -10,8 +10,9 @@ from trainsim.model.layers import megatron_flops
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Rates of the whole job and of one GPU. FLOP/s count the model's FLOPs by the Megatron-LM formula (Narayanan et
-    al. 2021): ``model`` without recomputation (MFU), ``hardware`` with it (HFU); ``peak`` is the datasheet's."""
+    """Rates of the whole job and of one GPU. FLOP/s count the model's FLOPs by the Megatron-LM formula
+    (Narayanan et al. 2021): ``model`` without recomputation (MFU), ``hardware`` with it (HFU); ``peak`` is
+    the datasheet's."""
 
     tokens_per_s: float
     tokens_per_s_per_gpu: float
