@@ -1,0 +1,72 @@
+"""The closed form beside the simulation, and where the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainsim.analysis.critical import CriticalPath
+
+COUNTERPARTS = {
+    "passes": ("steady", "fill and drain"),
+    "messages": ("messages",),
+    "dp": ("dp",),
+    "update": ("update",),
+}
+"""Phases of the critical path, and the parts of the closed form that stand for them."""
+
+REASONS = {
+    "passes": "stages that wait for each other, for stragglers or share a resource",
+    "messages": "latency of messages that the schedule does or does not hide",
+    "dp": "what overlaps, and for how long it shares links, SMs and memory bandwidth",
+    "update": "waiting for the last stage, and the fixed cost of the step",
+}
+"""What usually explains a difference of a phase."""
+
+
+class Phase(NamedTuple):
+    """A phase of the step in both views, seconds; the simulated one is what lies on the critical path."""
+
+    name: str
+    closed_form: float
+    simulated: float
+
+    @property
+    def difference(self) -> float:
+        return self.simulated - self.closed_form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """The step in closed form (``seconds``) against the simulated one; the phases sum to the two exactly."""
+
+    seconds: float
+    simulated: float
+    phases: tuple[Phase, ...]
+
+    @property
+    def difference(self) -> float:
+        """Simulated over closed form, minus one."""
+        return self.simulated / self.seconds - 1.0 if self.seconds > 0 else 0.0
+
+    @property
+    def explanation(self) -> str:
+        """One line: the phase that differs most, and why such phases differ."""
+        if not self.phases:
+            return "the closed form has no parts"
+        most = max(self.phases, key=lambda phase: abs(phase.difference))
+        return (
+            f"most of it in {most.name} ({most.difference:+.3g} s): {REASONS.get(most.name, 'not in the closed form')}"
+        )
+
+
+def expectation(seconds: float, parts: Mapping[str, float], path: CriticalPath, step: float) -> Expectation:
+    """Pair the parts of the closed form with the phases of the critical path."""
+    named = {part for some in COUNTERPARTS.values() for part in some}
+    phases = [
+        Phase(name, sum(parts.get(part, 0.0) for part in some), path.phases.get(name, 0.0))
+        for name, some in COUNTERPARTS.items()
+    ]
+    phases += [Phase(part, value, 0.0) for part, value in parts.items() if part not in named]
+    return Expectation(seconds=seconds, simulated=step, phases=tuple(phases))

@@ -1,0 +1,35 @@
+"""Which part of a communicator's hops leaves the node: from the layout of ranks and the machine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainsim.job import Job
+from trainsim.parallel.mesh import Mesh
+from trainsim.program.network import Network
+
+
+class Hops:
+    """For a communicator: ranks per group, and the part of the hops from each member to the next (in rank order, as
+    a ring) that goes over the network."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        self._network = Network(job)
+        self._known: dict[str, tuple[int, float]] = {}
+
+    @property
+    def mesh(self) -> Mesh:
+        return self._network.mesh
+
+    def __call__(self, communicator: str) -> tuple[int, float]:
+        if communicator not in self._known:
+            self._known[communicator] = self._work_out(communicator)
+        return self._known[communicator]
+
+    def _work_out(self, communicator: str) -> tuple[int, float]:
+        if not self._network.has(communicator):
+            return 1, 0.0
+        members = self._network.members(communicator)
+        crosses = self.job.cluster.crosses_network(members.ravel(), np.roll(members, -1, axis=1).ravel())
+        return members.shape[1], float(crosses.mean())

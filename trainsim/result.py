@@ -1,0 +1,242 @@
+"""What a run gives: numbers on demand, pictures, files, and differences between two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainsim.analysis.breakdown import Ledger, Wait, breakdown, ledger
+from trainsim.analysis.bubble import Bubble, bubble
+from trainsim.analysis.communication import Traffic, communication
+from trainsim.analysis.critical import CriticalPath, critical_path
+from trainsim.analysis.expectation import Expectation, expectation
+from trainsim.analysis.hops import Hops
+from trainsim.analysis.lanes import Lanes
+from trainsim.analysis.memory import MemoryUse, memory
+from trainsim.analysis.throughput import Throughput, throughput
+from trainsim.comparison import Comparison, compare
+from trainsim.errors import InvalidPlan, NotBuilt
+from trainsim.job import Delay, Job, Slow
+from trainsim.serial import result_dict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from trainsim.simulate import Simulation
+    from trainsim.trace import Trace
+
+UNEXPLAINED = 0.10
+"""A difference between closed form and simulation that is worth a warning."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Result:
+    """A simulated step. Every number is worked out when it is first asked for, from the trace.
+
+    ``scenario`` is the resolved scenario as plain data. Times in seconds, memory in bytes, speeds in FLOP/s.
+    """
+
+    simulation: Simulation
+    scenario: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    # what was run
+
+    @property
+    def job(self) -> Job:
+        return self.simulation.job
+
+    @property
+    def trace(self) -> Trace:
+        return self.simulation.trace
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    # what came out
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The folded trace as columns: what all analyses read."""
+        simulation = self.simulation
+        return Lanes(trace=simulation.trace, programs=simulation.programs, program_of=simulation.program_of)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Exposed seconds of each class of ranks."""
+        return ledger(self.lanes)
+
+    @cached_property
+    def step_time(self) -> float:
+        return self.lanes.step
+
+    @cached_property
+    def throughput(self) -> Throughput:
+        return throughput(self.job, self.step_time)
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.throughput.tokens_per_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.throughput.samples_per_s
+
+    @property
+    def mfu(self) -> float:
+        return self.throughput.mfu
+
+    @property
+    def hfu(self) -> float:
+        return self.throughput.hfu
+
+    @cached_property
+    def bubble(self) -> Bubble:
+        return bubble(self.lanes)
+
+    @cached_property
+    def breakdown(self) -> dict[str, float]:
+        """Exposed seconds of the mean rank; they sum to the step exactly."""
+        return breakdown(self.lanes, self.ledger)
+
+    @cached_property
+    def breakdown_per_stage(self) -> tuple[dict[str, float], ...]:
+        """The same for the mean rank of each stage."""
+        return tuple(breakdown(self.lanes, self.ledger, stage=s) for s in range(self.lanes.stages))
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Which stage waits for what, and how long."""
+        return self.ledger.waits
+
+    @cached_property
+    def memory(self) -> MemoryUse:
+        return memory(self.lanes, self.job.cluster.gpu.memory)
+
+    @cached_property
+    def communication(self) -> dict[str, Traffic]:
+        return communication(self.lanes, self.breakdown, Hops(self.job))
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        return critical_path(self.lanes)
+
+    @cached_property
+    def estimate(self) -> Expectation:
+        """The closed form, and where the simulation differs from it."""
+        one = self.simulation
+        return expectation(one.estimate_s, one.estimate_parts, self.critical_path, self.step_time)
+
+    @cached_property
+    def parameters(self) -> dict[str, float]:
+        """Of the whole model, of the mean rank, and of one token's path."""
+        model, programs = self.job.model, self.simulation.programs
+        held = sum(
+            programs[int(p)].parameters
+            for p in self.simulation.program_of[self.trace.representative[self.trace.rank_class]]
+        )
+        return {"total": model.parameters, "per_rank": held / self.lanes.ranks, "active": model.active_parameters}
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before believing the numbers."""
+        out = [*self.notes, *(note for note in self.simulation.notes if note not in self.notes)]
+        if not self.memory.fits:
+            full, giga = self.memory.fullest, 2.0**30
+            out.append(
+                f"Does not fit: rank {full.rank} of stage {full.stage} needs {full.peak / giga:.1f} GiB of "
+                f"{self.memory.capacity / giga:.1f} GiB; the largest part is {full.largest} "
+                f"({full.part(full.largest) / giga:.1f} GiB)."
+            )
+        if abs(self.estimate.difference) > UNEXPLAINED:
+            out.append(
+                f"The simulation differs from the closed form by {self.estimate.difference:+.1%}: "
+                f"{self.estimate.explanation}."
+            )
+        return tuple(out)
+
+    # what can be looked at
+
+    @cached_property
+    def pipeline(self) -> tuple[int, ...]:
+        """One rank per stage: a pipeline that ``what_if`` touches, or else the first."""
+        rows = Hops(self.job).mesh.groups("pp")
+        touched = [
+            r
+            for w in self.job.what_if
+            for r in (w.ranks if isinstance(w, Slow) else (w.rank,) if isinstance(w, Delay) else ())
+        ]
+        row = next((row for row in rows if touched and touched[0] in row), rows[0])
+        return tuple(row.tolist())
+
+    def ranks(self, ranks: Sequence[int] | None = None) -> tuple[int, ...]:
+        """*ranks* checked against the cluster; None: one pipeline."""
+        if ranks is None:
+            return self.pipeline
+        wrong = [r for r in ranks if not 0 <= r < self.lanes.ranks]
+        if wrong:
+            raise InvalidPlan(f"rank {wrong[0]} does not exist: this job has ranks 0 to {self.lanes.ranks - 1}")
+        return tuple(int(r) for r in ranks)
+
+    def gantt(
+        self,
+        ranks: Sequence[int] | None = None,
+        window: tuple[float, float] | None = None,
+        steps: int | None = None,
+    ) -> Figure:
+        """The step as a matplotlib figure: a lane per rank and stream. *window* in seconds zooms in."""
+        from trainsim.report.gantt import gantt
+
+        if steps not in (None, 1):
+            raise NotBuilt(f"steps={steps}: this version simulates one step; leave steps out")
+        return gantt(self, self.ranks(ranks), window=window)
+
+    def timeline(self, ranks: Sequence[int] | None = None) -> DataFrame:
+        """Every span: rank, stream, name, kind, microbatch, layer, start, end (seconds)."""
+        from trainsim.report.timeline import timeline
+
+        return timeline(self.trace, self.ranks(ranks))
+
+    def to_chrome(self, path: str | Path, ranks: Sequence[int] | None = None) -> Path:
+        """Write a trace that Perfetto and chrome://tracing load; gzipped if the name ends in ``.gz``."""
+        from trainsim.report.chrome import write_chrome
+
+        return write_chrome(self, self.ranks(ranks), Path(path))
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page that needs nothing else: tables, Gantt chart, memory."""
+        from trainsim.report.html import page
+
+        path = Path(path)
+        path.write_text(page(self), encoding="utf-8")
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data with stable keys: what ``result.json`` holds."""
+        return result_dict(self)
+
+    def save(self, directory: str | Path) -> tuple[Path, ...]:
+        """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html into *directory*."""
+        from trainsim.report.files import save
+
+        return save(self, Path(directory))
+
+    def __sub__(self, other: Result) -> Comparison:
+        """How much this run differs from *other*, and from where."""
+        return compare(other, self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Result {self.name}: step {self.step_time:.4g} s, MFU {self.mfu:.1%}, "
+            f"bubble {self.bubble.fraction:.1%}, memory {self.memory.peak / 2**30:.1f} GiB>"
+        )
+
+    def _repr_html_(self) -> str:
+        from trainsim.report.html import card
+
+        return card(self)

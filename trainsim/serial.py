@@ -1,0 +1,76 @@
+"""A result as plain data: the keys of ``result.json``. They are public and stable."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trainsim.analysis.memory import CATEGORIES
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+
+def result_dict(result: Result) -> dict[str, Any]:
+    """SI numbers, strings, lists and dictionaries only."""
+    speed = result.throughput
+    return {
+        "scenario": dict(result.scenario),
+        "step_time_s": result.step_time,
+        "tokens_per_s": speed.tokens_per_s,
+        "tokens_per_s_per_gpu": speed.tokens_per_s_per_gpu,
+        "samples_per_s": speed.samples_per_s,
+        "model_flops_per_gpu": speed.model_flops_per_gpu,
+        "hardware_flops_per_gpu": speed.hardware_flops_per_gpu,
+        "mfu": speed.mfu,
+        "hfu": speed.hfu,
+        "bubble": {**asdict(result.bubble), "per_stage": list(result.bubble.per_stage)},
+        "breakdown_s": result.breakdown,
+        "breakdown_per_stage_s": list(result.breakdown_per_stage),
+        "waits": [asdict(wait) for wait in result.waits],
+        "memory": _memory(result),
+        "communication": {kind: asdict(traffic) for kind, traffic in result.communication.items()},
+        "critical_path": [cause._asdict() for cause in result.critical_path.causes],
+        "estimate": _estimate(result),
+        "parameters": result.parameters,
+        "simulation": {
+            "ranks": result.lanes.ranks,
+            "classes": result.trace.classes,
+            "operations": result.trace.operations,
+            "events": result.trace.events,
+            "wall_s": result.simulation.wall_s,
+        },
+        "warnings": list(result.warnings),
+    }
+
+
+def _memory(result: Result) -> dict[str, Any]:
+    use = result.memory
+    return {
+        "peak_bytes": use.peak,
+        "capacity_bytes": use.capacity,
+        "fits": use.fits,
+        "peak_rank": use.peak_rank,
+        "not_counted": list(use.not_counted),
+        "per_stage": [
+            {
+                "stage": stage.stage,
+                "rank": stage.rank,
+                **{category: stage.part(category) for category in CATEGORIES},
+                "peak": stage.peak,
+                "peak_at_s": stage.peak_at_s,
+                "largest": stage.largest,
+            }
+            for stage in use.per_stage
+        ],
+    }
+
+
+def _estimate(result: Result) -> dict[str, Any]:
+    one = result.estimate
+    return {
+        "step_time_s": one.seconds,
+        "difference": one.difference,
+        "explanation": one.explanation,
+        "phases": [{"name": p.name, "closed_form_s": p.closed_form, "simulated_s": p.simulated} for p in one.phases],
+    }
