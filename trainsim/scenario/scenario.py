@@ -93,7 +93,7 @@ class Scenario:
         from trainsim.result import Result
         from trainsim.simulate import simulate
 
-        return Result(self, simulate(self.resolve()))
+        return Result(simulation=simulate(self.resolve()), scenario=self.resolved)
 
     def to_dict(self) -> dict[str, Any]:
         """The values as they were given; ``from_dict`` reads them back."""

@@ -1,0 +1,5 @@
+"""``python -m trainsim`` is the command line."""
+
+from trainsim.cli import main
+
+main()
