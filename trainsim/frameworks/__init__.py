@@ -4,7 +4,7 @@ What the training software does: one file of data per framework and era, none of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -28,7 +28,8 @@ class Framework:
     fused_pointwise: bool  # bias + GELU and bias + dropout + add are one kernel each
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float
-    accumulation_bytes_per_parameter: float  # adding a microbatch's gradient to the main buffer; 0: fused into wgrad
+    accumulation_fused: bool  # the weight gradient's GEMM adds into the main buffer
+    accumulation_bytes_per_parameter: float  # else: traffic of adding a microbatch's gradient to it; 0: assigned
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
     optimizer_bytes_per_parameter: float
     # host
@@ -63,19 +64,39 @@ class Framework:
 
 
 @cache
-def load_framework(name: str) -> Framework:
-    """The profile called *name*, from ``trainsim/frameworks/<name>.yaml``.
+def load_framework(name: str, precision: str = "") -> Framework:
+    """The profile called *name*, from ``trainsim/frameworks/<name>.yaml``, as it behaves in *precision*.
+
+    A file may name a ``base`` and say only what differs, and may say under ``precisions`` what differs in one.
 
     >>> load_framework("megatron-core").name
     'megatron-core'
+    >>> [load_framework("megatron-deepspeed-2022", p).gradient_memory_bytes for p in ("bf16", "fp16")]
+    [6.0, 2.0]
     """
-    if name not in framework_names():
-        raise UnknownName("framework", name, framework_names())
-    data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
-    return Framework(name=name, **data)
+    data = _read(name)
+    data |= data.pop("precisions", {}).get(precision, {})
+    data["source"] = " ".join(data["source"].split())
+    return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
 
 
 @cache
 def framework_names() -> tuple[str, ...]:
     """All profiles that ship with the package."""
     return tuple(sorted(p.name.removesuffix(".yaml") for p in files(__package__).iterdir() if p.name.endswith(".yaml")))
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name not in framework_names():
+        raise UnknownName("framework", name, framework_names())
+    data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
+    base = data.pop("base", None)
+    return _read(base) | data if base else data
+
+
+_TYPES = {f.name: f.type for f in fields(Framework)}
+
+
+def _typed(key: str, value: Any) -> Any:
+    """Whole numbers of the file as floats where a float is meant."""
+    return float(value) if _TYPES[key] == "float" else value

@@ -21,6 +21,7 @@ class Gemm:
     batch: int = 1
     role: str = "forward"
     accumulates: bool = False  # adds into an fp32 gradient buffer in its epilogue
+    precision: str | None = None  # None: the job's; attention scores and logits stay in 16 bits under fp8
 
     @property
     def flops(self) -> float:
@@ -76,6 +77,7 @@ class Operation:
 
     ``parallel`` is ``column`` (its input is the full activation of the tensor-parallel group), ``row`` (its output
     is a partial sum of the group) or ``none``; ``boundary`` is then the bytes of that full activation.
+    ``reduced`` are the bytes of all-reduces over that group that follow its forward (the loss over a cut vocabulary).
     ``saved`` are the bytes kept from its forward until its backward. ``core`` marks what selective recomputation
     throws away and does again.
     """
@@ -86,5 +88,6 @@ class Operation:
     weight_gradient: tuple[Work, ...] = ()
     parallel: str = "none"
     boundary: float = 0.0
+    reduced: tuple[float, ...] = ()
     saved: float = 0.0
     core: bool = False

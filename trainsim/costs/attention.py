@@ -1,0 +1,43 @@
+"""
+Seconds of a fused attention kernel: useful FLOP over an efficiency that rises with the length of the sequence.
+
+``efficiency * S/(S + ramp) * S/(S + block)``, the second factor only if causal (blocks on the diagonal are half wasted,
+and the ramp counts twice), and a wave term over blocks of queries. Fitted on the published FlashAttention charts.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from trainsim.costs.types import Cost
+from trainsim.hardware.gpu import GPU
+from trainsim.hardware.kernel_constants import AttentionConstants, Curve
+from trainsim.model.operations import Attention
+
+WIDE = 96  # head sizes from here on follow the curve of 128, smaller ones that of 64
+
+
+def attention_cost(work: Attention, gpu: GPU) -> Cost:
+    """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision."""
+    constants = gpu.kernels.attention
+    curve, s = _curve(constants, work), work.keys
+    efficiency = curve.efficiency * s / (s + curve.ramp * (2 if work.causal else 1)) * constants.sustained
+    if work.causal:
+        efficiency *= s / (s + curve.block)
+    waves = work.batch * work.heads * work.queries / constants.query_block / gpu.sms
+    sharp = constants.wave_sharpness
+    uneven = ((1 - sharp) * ceil(waves) + sharp * max(waves, 1.0)) / waves
+    seconds = work.flops * uneven / (gpu.half_peak * efficiency) + constants.overhead[work.direction]
+    memory = _bytes(work) / gpu.memory_bandwidth
+    return Cost(max(seconds, memory), min(1.0, waves), min(1.0, memory / seconds))
+
+
+def _curve(constants: AttentionConstants, work: Attention) -> Curve:
+    sizes = constants.curves.get(work.kernel) or constants.curves[constants.fallback]
+    return sizes[128 if work.head_dim >= WIDE else 64]
+
+
+def _bytes(work: Attention) -> float:
+    """Queries, output (and their gradients) once, keys and values once, in 16 bits."""
+    once = 2.0 * work.batch * work.head_dim * 2 * (work.heads * work.queries + work.kv_heads * work.keys)
+    return once * (2.0 if work.direction == "backward" else 1.0)

@@ -1,0 +1,18 @@
+"""Seconds of a kernel that only moves bytes: ``overhead + bytes / (bandwidth x efficiency of its kind)``."""
+
+from __future__ import annotations
+
+from trainsim.costs.types import Cost
+from trainsim.errors import UnknownName
+from trainsim.hardware.gpu import GPU
+from trainsim.model.operations import MemoryBound
+
+
+def memory_bound_cost(work: MemoryBound, gpu: GPU) -> Cost:
+    """Seconds alone; it keeps the memory busy and some of the SMs. Raises UnknownName for an unknown kind."""
+    constants = gpu.kernels
+    if work.kind not in constants.memory_bound:
+        raise UnknownName("kind of memory-bound kernel", work.kind, constants.memory_bound)
+    overhead, efficiency = constants.memory_bound[work.kind]
+    seconds = overhead + work.nbytes * constants.memory_scale / (gpu.memory_bandwidth * efficiency)
+    return Cost(seconds, constants.memory_sm_share, 1.0)

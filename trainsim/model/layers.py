@@ -1,0 +1,330 @@
+"""
+The operations of a layer, of the embedding and of the head: shapes, bytes moved and bytes kept, on one rank.
+
+Byte counts are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits; what is kept from
+forward to backward adds up to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from trainsim.frameworks import Framework
+from trainsim.model.counts import megatron_flops, parameters_per_rank
+from trainsim.model.operations import Attention, Gemm, MemoryBound, Operation, Work
+from trainsim.model.transformer import Transformer
+
+__all__ = [
+    "Shape",
+    "Style",
+    "embedding_operations",
+    "head_operations",
+    "layer_operations",
+    "megatron_flops",
+    "parameters_per_rank",
+    "style_of",
+]
+
+LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in 16 bits
+MASK = 1  # bytes of a dropout mask's element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What one rank works on: a microbatch, cut over tp (and over cp along the sequence)."""
+
+    micro_batch: int
+    sequence_length: int
+    tp: int
+    padded_vocab: int
+    cp: int = 1
+    sequence_parallel: bool = False
+    precision: str = "bf16"
+
+    @property
+    def queries(self) -> int:
+        """Positions of the sequence on this rank."""
+        return self.sequence_length // self.cp
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the microbatch on this rank."""
+        return self.micro_batch * self.queries
+
+    @property
+    def norm_tokens(self) -> float:
+        """Tokens in the regions of norm and dropout, which sequence parallelism cuts over tp as well."""
+        return self.tokens / self.tp if self.sequence_parallel else self.tokens
+
+    @property
+    def element(self) -> int:
+        """Bytes of an activation."""
+        return 4 if self.precision in ("fp32", "tf32") else 2
+
+    @property
+    def linear_element(self) -> int:
+        """Bytes of an activation that a linear layer keeps for its weight gradient."""
+        return 1 if self.precision == "fp8" else self.element
+
+    @property
+    def products(self) -> str | None:
+        """Precision of the products that are not linear layers; None: the job's own."""
+        return "bf16" if self.precision in LOW_PRECISION else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """Which kernels a framework runs for a layer. See :class:`trainsim.frameworks.Framework` for the fields."""
+
+    attention: str = "flash2"
+    causal_skip: bool = True
+    dropout: bool = True
+    bias_kernels: bool = True
+    fused_pointwise: bool = True
+    softmax_passes: float = 1.0
+    loss_bytes_per_logit: float
+    accumulates: bool = True
+    accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
+
+
+def style_of(framework: Framework, attention: str | None = None) -> Style:
+    """The kernels of *framework* with the *attention* that a scenario asks for, or the framework's own."""
+    return Style(
+        attention=attention or framework.attention,
+        causal_skip=framework.causal_skip,
+        dropout=framework.dropout,
+        bias_kernels=framework.bias_kernels,
+        fused_pointwise=framework.fused_pointwise,
+        softmax_passes=framework.softmax_passes,
+        loss_bytes_per_logit=framework.loss_bytes_per_logit,
+        accumulates=framework.accumulation_fused,
+        accumulation_bytes=framework.accumulation_bytes_per_parameter,
+    )
+
+
+@lru_cache(maxsize=1024)
+def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    """One transformer layer in forward order: norm, attention, norm, MLP."""
+    one = _Layer(model, shape, style)
+    return (
+        one.norm("norm1"),
+        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.heads_width * shape.element),
+        *one.rope(),
+        *one.attention(),
+        one.linear("proj", model.hidden, one.query_width, "row"),
+        one.residual("add1"),
+        one.norm("norm2"),
+        one.linear("fc1", one.fc1_width, model.hidden, "column"),
+        one.activation(),
+        one.linear("fc2", model.hidden, one.ffn_width, "row"),
+        one.residual("add2"),
+    )
+
+
+@lru_cache(maxsize=1024)
+def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    """Look-up, positions and, if the model has it, the norm after them."""
+    one = _Layer(model, shape, style)
+    h, table = model.hidden, shape.padded_vocab // shape.tp * model.hidden
+    dense: tuple[Work, ...] = ()  # a framework that accumulates outside the GEMMs adds a whole table per microbatch
+    if not style.accumulates:
+        dense = (MemoryBound("embedding table", "elementwise", 6.0 * table),)
+    lookup = Operation(
+        name="embedding",
+        forward=(one.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
+        weight_gradient=(one.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
+        parallel="row",
+        boundary=one.boundary,
+    )
+    return (lookup, one.norm("embedding norm")) if model.embedding_norm else (lookup,)
+
+
+@lru_cache(maxsize=1024)
+def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    """Final norm, logits and cross-entropy; logits are kept once, in 32 bits, and overwritten by their gradient."""
+    one = _Layer(model, shape, style)
+    columns = shape.padded_vocab // shape.tp
+    logits = float(shape.tokens * columns)
+    loss = Operation(
+        name="loss",
+        forward=(MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),),
+        input_gradient=(MemoryBound("loss", "cross_entropy", 0.3 * style.loss_bytes_per_logit * logits),),
+        reduced=(4.0 * shape.tokens,) * 3,  # maximum, target's logit, sum of exponentials: fp32 per token
+        saved=4.0 * logits,
+    )
+    return (one.norm("final norm"), one.linear("logits", columns, model.hidden, "column", low=False), loss)
+
+
+class _Layer:
+    """Widths of one rank and the operations that are made of them."""
+
+    def __init__(self, model: Transformer, shape: Shape, style: Style):
+        self.model, self.shape, self.style = model, shape, style
+        self.heads = max(1, model.heads // shape.tp)
+        self.kv_heads = max(1, model.kv_heads // shape.tp)
+        self.query_width = self.heads * model.head_dim
+        self.heads_width = self.query_width + 2 * self.kv_heads * model.head_dim
+        self.ffn_width = model.ffn_hidden // shape.tp
+        self.fc1_width = self.ffn_width * (2 if model.gated_mlp else 1)
+        self.boundary = float(shape.element * shape.tokens * model.hidden)
+        self.dropout = style.dropout and model.dropout
+
+    def moves(self, name: str, kind: str, nbytes: float) -> MemoryBound:
+        """A kernel that moves *nbytes* in 16 bits, twice that in 32."""
+        return MemoryBound(name, kind, nbytes * self.shape.element / 2)
+
+    def norm(self, name: str) -> Operation:
+        """LayerNorm or RMSNorm: reads and writes once forward, five times that backward."""
+        elements = self.shape.norm_tokens * self.model.hidden
+        return Operation(
+            name=name,
+            forward=(self.moves(name, "norm", 4 * elements),),
+            input_gradient=(self.moves(name, "norm", 10 * elements),),
+            saved=self.shape.element * elements,
+        )
+
+    def linear(self, name: str, n: int, k: int, parallel: str, *, keeps: float = 0.0, low: bool = True) -> Operation:
+        """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token."""
+        shape, style = self.shape, self.style
+        m = shape.tokens
+        precision = None if low else shape.products
+        inputs = (shape.norm_tokens if parallel == "column" else m) * k
+        casts = low and shape.precision in LOW_PRECISION
+        return Operation(
+            name=name,
+            forward=(
+                *([MemoryBound(f"{name} cast", "cast", 4.0 * m * k)] if casts else []),
+                Gemm(name, m, n, k, precision=precision),
+            ),
+            input_gradient=(
+                *([MemoryBound(f"{name} cast", "cast", 4.0 * m * n)] if casts else []),
+                Gemm(f"{name} dgrad", m, k, n, role="input", precision=precision),
+            ),
+            weight_gradient=(
+                Gemm(f"{name} wgrad", n, k, m, role="weight", accumulates=style.accumulates, precision=precision),
+                *self._gradient_kernels(name, n, k, parallel),
+            ),
+            parallel=parallel,
+            boundary=self.boundary,
+            saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
+        )
+
+    def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
+        """What a weight gradient needs beside its GEMM: the bias's sum over tokens, and the addition to the buffer."""
+        biased = name != "logits" and (self.model.biases == "all" or (self.model.biases == "qkv" and name == "qkv"))
+        if biased and self.style.bias_kernels:
+            tokens = self.shape.tokens if parallel == "column" else self.shape.norm_tokens
+            yield self.moves(f"{name} bias gradient", "bias_gradient", 2.0 * tokens * n)
+        if self.style.accumulation_bytes > 0:
+            kind = "elementwise" if name == "logits" else "accumulation"
+            yield MemoryBound(f"{name} accumulation", kind, self.style.accumulation_bytes * n * k)
+
+    def residual(self, name: str) -> Operation:
+        """Dropout and residual addition; two kernels where they are not fused (with the bias)."""
+        elements = self.shape.norm_tokens * self.model.hidden
+        mask = MASK if self.dropout else 0
+        forward: list[Work] = [MemoryBound(name, "elementwise", (3 * self.shape.element + mask) * elements)]
+        if not self.style.fused_pointwise:
+            forward.append(self.moves(f"{name} unfused", "elementwise", 5 * elements))
+        backward = 3 * self.shape.element + (2 * self.shape.element + mask if self.dropout else 0)
+        return Operation(
+            name=name,
+            forward=tuple(forward),
+            input_gradient=(MemoryBound(name, "elementwise", backward * elements),),
+            saved=mask * elements,
+        )
+
+    def activation(self) -> Operation:
+        """GELU (with its bias, if fused) or the gated product of two halves."""
+        elements = float(self.shape.tokens * self.ffn_width)
+        if self.model.gated_mlp:
+            return Operation(
+                name="swiglu",
+                forward=(self.moves("swiglu", "elementwise", 6 * elements),),
+                input_gradient=(self.moves("swiglu", "elementwise", 10 * elements),),
+                saved=2 * self.shape.element * elements,
+            )
+        moved = 4 if self.style.fused_pointwise else 6
+        return Operation(
+            name="gelu",
+            forward=(self.moves("gelu", "gelu", moved * elements),),
+            input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
+            saved=self.shape.element * elements,
+        )
+
+    def rope(self) -> Iterator[Operation]:
+        """Rotation of queries and keys, in place of a model with rotary positions."""
+        if self.model.positions == "rotary":
+            work = (self.moves("rope", "rope", 4.0 * self.shape.tokens * self.heads_width),)
+            yield Operation(name="rope", forward=work, input_gradient=work)
+
+    def attention(self) -> tuple[Operation, ...]:
+        """The core of attention: one fused kernel, or products and softmax over scores that are kept."""
+        return self._eager() if self.style.attention == "eager" else (self._fused(),)
+
+    def _fused(self) -> Operation:
+        shape, model = self.shape, self.model
+
+        def work(direction: str) -> tuple[Work, ...]:
+            return (
+                Attention(
+                    "attention",
+                    self.style.attention,
+                    shape.micro_batch,
+                    self.heads,
+                    self.kv_heads,
+                    shape.queries,
+                    shape.sequence_length,
+                    model.head_dim,
+                    causal=self.style.causal_skip,
+                    direction=direction,
+                ),
+            )
+
+        return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"))
+
+    def _eager(self) -> tuple[Operation, ...]:
+        """Scores, softmax, dropout and context, each through memory.
+
+        ALiBi is the bias input of the scores' product: written once and read once more. Backward counts two products
+        of either shape.
+        """
+        shape, style, element = self.shape, self.style, self.shape.element
+        batch, s, q, d = shape.micro_batch * self.heads, shape.sequence_length, shape.queries, self.model.head_dim
+        scores = float(batch) * q * s
+        product = Gemm("scores", q, s, d, batch, precision=shape.products)
+        context = Gemm("context", q, d, s, batch, precision=shape.products)
+        alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.model.positions == "alibi" else ()
+        passes = style.softmax_passes
+        dropout = MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores)
+        lost = (
+            Operation(
+                name="scores",
+                forward=(*alibi, product),
+                input_gradient=(
+                    product,
+                    context,
+                    self.moves("heads", "transpose", 4.0 * shape.tokens * self.heads_width),
+                ),
+            ),
+            Operation(
+                name="softmax",
+                forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
+                input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
+                saved=element * scores,
+            ),
+            Operation(
+                name="attention dropout",
+                forward=(dropout,),
+                input_gradient=(dropout,),
+                saved=(element + MASK) * scores,
+            ),
+            Operation(
+                name="context",
+                forward=(context, self.moves("heads", "transpose", 4.0 * shape.tokens * self.query_width)),
+                input_gradient=(product, context),
+            ),
+        )
+        return tuple(replace(o, core=True) for o in lost if self.dropout or o.name != "attention dropout")
