@@ -1,0 +1,253 @@
+"""
+A cluster: one node described in full, how many there are, and the network between them.
+
+Large clusters are never built device by device: links are numbered by arithmetic (those of node 0, of node 1, ...,
+then those of the fabric) and routes are looked up in the one routed node. The graph of the whole machine is there when
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.errors import InvalidTopology
+from trainsim.hardware.fabric import Fabric
+from trainsim.hardware.gpu import GPU, load_gpu
+from trainsim.hardware.naming import find_links, link_name
+from trainsim.hardware.node import Link, Node
+from trainsim.hardware.ragged import expand_rows
+from trainsim.hardware.rings import rings
+from trainsim.hardware.routing import NodeRoutes, node_routes
+from trainsim.hardware.topology import read_topology, topology_names
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Nodes of GPUs and the links between them; rank r is GPU ``r % gpus_per_node`` of node ``r // gpus_per_node``.
+
+    Every direction of a link is a resource with a number; all arrays over links are in that order. Bandwidths in
+    bytes/s.
+    """
+
+    name: str
+    description: str
+    source: str
+    gpu: GPU
+    nodes: int
+    node: Node
+    fabric: Fabric
+    nvls: bool
+    constant_values: tuple[tuple[str, float], ...]
+
+    @property
+    def gpus_per_node(self) -> int:
+        return self.node.count("gpu")
+
+    @property
+    def nics_per_node(self) -> int:
+        return self.fabric.nics
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def gpus(self) -> int:
+        """The same as `ranks`."""
+        return self.ranks
+
+    @property
+    def has_network(self) -> bool:
+        return self.fabric.kind != "none"
+
+    @cached_property
+    def constants(self) -> Mapping[str, float]:
+        """Constants of collectives on this fabric (docs/topologies.md): seconds or ratios."""
+        return dict(self.constant_values)
+
+    @cached_property
+    def local_links(self) -> tuple[Link, ...]:
+        """The links of one node: its own, then each NIC's cable out and in."""
+        fabric = self.fabric
+        cables = [(f"nic{i}", "leaf") for i in range(fabric.nics)]
+        rate = fabric.nic_bandwidth
+        return self.node.links + tuple(
+            Link(
+                src=a,
+                dst=b,
+                family="network",
+                line_rate=rate,
+                bandwidth=rate * fabric.reachable,
+                latency=fabric.latency,
+            )
+            for cable in cables
+            for a, b in (cable, cable[::-1])
+        )
+
+    @property
+    def links_per_node(self) -> int:
+        return len(self.node.links) + 2 * self.fabric.nics
+
+    @property
+    def links(self) -> int:
+        """Directed links: ``node * links_per_node + local`` first, then those of the fabric."""
+        return self.nodes * self.links_per_node + self.fabric.links
+
+    @cached_property
+    def line_rate(self) -> Floats:
+        """What each link carries on paper."""
+        return self._per_link([link.line_rate for link in self.local_links], self.fabric.line_rate())
+
+    @cached_property
+    def bandwidth(self) -> Floats:
+        """What transfers reach on each link: the line rate times the reachable part of its kind."""
+        above = self.fabric.line_rate() * self.fabric.uplink_reachable
+        return self._per_link([link.bandwidth for link in self.local_links], above)
+
+    @cached_property
+    def is_network(self) -> Bools:
+        """Links between NICs, leaves and spines."""
+        local = np.array([link.family == "network" for link in self.local_links], np.bool_)
+        return np.concatenate([np.tile(local, self.nodes), np.ones(self.fabric.links, np.bool_)])
+
+    @cached_property
+    def gpu_of(self) -> Ints:
+        """The rank without which nothing uses the link (its port, its lane, a NIC it shares with nobody), else -1."""
+        owner = self.routed.owner
+        per_node = np.arange(self.nodes, dtype=np.int64)[:, None] * self.gpus_per_node + owner
+        local = np.where(owner >= 0, per_node, -1).ravel()
+        return np.concatenate([local, np.full(self.fabric.links, -1, np.int64)])
+
+    @cached_property
+    def routed(self) -> NodeRoutes:
+        """The ways through one node."""
+        return node_routes(self.node, self.has_network)
+
+    def node_of(self, rank: Ints) -> Ints:
+        """The node of each rank."""
+        return np.asarray(rank, np.int64) // self.gpus_per_node
+
+    def domain_of(self, rank: Ints) -> Ints:
+        """The NVLink or PCIe domain of each rank: its node (which is the whole rack of an NVL72)."""
+        return self.node_of(rank)
+
+    def nic_of(self, rank: Ints) -> Ints:
+        """The NIC, by its number in the node, that each rank uses; -1 without a network."""
+        return self.routed.nic[np.asarray(rank, np.int64) % self.gpus_per_node]
+
+    def crosses_network(self, src: Ints, dst: Ints) -> Bools:
+        """Whether what each pair sends leaves its domain and goes over NICs."""
+        crosses: Bools = self.domain_of(src) != self.domain_of(dst)
+        return crosses
+
+    def routes(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        """(Index of the pair, link) for every link that the bytes of each pair cross, in order.
+
+        A rank reaches itself over no link. Raises InvalidTopology if a pair needs a network that is not there.
+        """
+        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        gpus, routed = self.gpus_per_node, self.routed
+        (a_node, a), (b_node, b) = np.divmod(src, gpus), np.divmod(dst, gpus)
+        far = a_node != b_node
+        if not far.any():
+            return expand_rows(routed.start, routed.link, [(a * gpus + b, a_node * self.links_per_node)])
+        if not self.has_network:
+            raise InvalidTopology(f"{self.name} has no network: ranks of different nodes cannot reach each other")
+        first = np.where(far, gpus * gpus + a, a * gpus + b)
+        last = np.where(far, gpus * gpus + gpus + b, 0)  # row 0, gpu0 to gpu0, is empty
+        above = np.full((len(src), 4), -1, np.int64)
+        above[far] = self.fabric.between(a_node[far], routed.nic[a[far]], b_node[far], routed.nic[b[far]])
+        above[above >= 0] += self.nodes * self.links_per_node
+        return expand_rows(
+            routed.start,
+            routed.link,
+            [(first, a_node * self.links_per_node), above, (last, b_node * self.links_per_node)],
+        )
+
+    def rings(self, members: Ints) -> tuple[tuple[Ints, float], ...]:
+        """Orders of a group inside one domain in which neighbours are linked directly, and the part of a ring
+        collective that each carries (parts sum to 1). On a switch: the order given, alone."""
+        local = tuple(int(r) for r in np.asarray(members, np.int64) % self.gpus_per_node)
+        base = np.asarray(members, np.int64)
+        return tuple((base[list(order)], share) for order, share in rings(self.node, local))
+
+    def ring_order(self, members: Ints) -> Ints:
+        """The first of `rings`."""
+        return self.rings(members)[0][0]
+
+    def link_name(self, link: int) -> str:
+        """The name of a link, such as ``node3.gpu0>nvswitch`` or ``node3.nic0>leaf0``."""
+        return link_name(self, int(link))
+
+    def find_links(self, name: str) -> Ints:
+        """The links that a name stands for: one link, or all of a device (``node3.nic0``, ``node3``, ``leaf0``)."""
+        return find_links(self, name)
+
+    @cached_property
+    def node_graph(self) -> nx.DiGraph[str]:
+        """One node, device by device: ``kind`` on nodes; ``kind``, ``bandwidth`` (line rate), ``latency`` on edges."""
+        from trainsim.hardware.graphs import node_graph
+
+        return node_graph(self)
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The whole machine, device by device, as `node_graph` plus leaves, spines and cores."""
+        from trainsim.hardware.graphs import cluster_graph
+
+        return cluster_graph(self)
+
+    def draw(self) -> Any:
+        """A matplotlib Figure of one node and the network."""
+        from trainsim.hardware.draw import draw
+
+        return draw(self)
+
+    def _per_link(self, local: list[float], above: Floats) -> Floats:
+        return np.concatenate([np.tile(np.array(local, np.float64), self.nodes), above])
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.nodes, self.gpu.name, self.node, self.fabric, self.constant_values))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+
+def load_topology(
+    name_or_path: str | Path, *, nodes: int | None = None, overrides: Mapping[str, Any] | None = None
+) -> Cluster:
+    """The cluster that a topology file describes, with some of its fields replaced.
+
+    >>> cluster = load_topology("dgx_h100", nodes=4, overrides={"nic_bandwidth": "200Gbps"})
+    >>> cluster.ranks, cluster.link_name(int(cluster.find_links("node3.nic0")[0]))
+    (32, 'node3.pcie0>nic0')
+    """
+    read = read_topology(name_or_path, nodes=nodes, overrides=overrides or {})
+    return Cluster(
+        name=read.name,
+        description=read.description,
+        source=read.source,
+        gpu=load_gpu(read.gpu),
+        nodes=read.nodes,
+        node=read.node,
+        fabric=read.fabric,
+        nvls=read.nvls,
+        constant_values=read.constants,
+    )
+
+
+__all__ = ["Cluster", "load_topology", "topology_names"]

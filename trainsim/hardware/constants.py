@@ -1,0 +1,88 @@
+"""
+The constants of links and collectives: data, from ``network.yaml``, each with its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from trainsim.units import parse_bandwidth, parse_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkKind:
+    """A generation of link: line rate of a lane (bytes/s, one direction), usual lanes, the part of the line rate
+    that transfers reach, latency of a hop (s)."""
+
+    name: str
+    family: str
+    lane: float
+    lanes: int
+    reachable: float
+    latency: float
+    source: str
+
+
+@cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.load((files(__package__) / "network.yaml").read_text(), yaml.CSafeLoader)
+    return data
+
+
+@cache
+def link_kinds() -> Mapping[str, LinkKind]:
+    """Every generation of link by name.
+
+    >>> link_kinds()["nvlink3"].family
+    'nvlink'
+    """
+    return MappingProxyType(
+        {
+            name: LinkKind(
+                name=name,
+                family=k["family"],
+                lane=parse_bandwidth(k["lane"]),
+                lanes=k["lanes"],
+                reachable=k["reachable"],
+                latency=parse_time(k["latency"]),
+                source=k["source"],
+            )
+            for name, k in _data()["links"].items()
+        }
+    )
+
+
+@cache
+def collective_defaults() -> Mapping[str, float]:
+    """The constants that collective models read, in SI units (see docs/topologies.md).
+
+    >>> collective_defaults()["ramp_gather"]
+    1.7
+    """
+    return MappingProxyType({name: float(c["value"]) for name, c in _data()["collectives"].items()})
+
+
+def collective_unit(name: str) -> str:
+    """``"s"`` for a time, ``""`` for a ratio or count."""
+    return str(_data()["collectives"][name]["unit"])
+
+
+@cache
+def switch_latency() -> float:
+    """Seconds through one network switch."""
+    return parse_time(_data()["switch_latency"]["value"])
+
+
+@cache
+def limits(what: str) -> tuple[float, float]:
+    """The (lowest, highest) believable ``bandwidth`` (bytes/s) or ``latency`` (s)."""
+    parser = parse_bandwidth if what == "bandwidth" else parse_time
+    bounds = _data()["limits"][what]
+    return parser(bounds["low"]), parser(bounds["high"])

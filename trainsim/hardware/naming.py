@@ -1,0 +1,87 @@
+"""
+Names of links, and the links that a name stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.errors import UnknownName
+
+if TYPE_CHECKING:
+    from trainsim.hardware.cluster import Cluster
+
+Ints = npt.NDArray[np.int64]
+_ON_NODE = re.compile(r"node(\d{1,9})(?:\.(.+))?")
+
+
+def link_name(cluster: Cluster, link: int) -> str:
+    """The name of one link; IndexError if there is no such link."""
+    if not 0 <= link < cluster.links:
+        raise IndexError(f"link {link} of {cluster.name}: it has links 0 to {cluster.links - 1}")
+    node, local = divmod(link, cluster.links_per_node)
+    if node >= cluster.nodes:
+        return cluster.fabric.names()[link - cluster.nodes * cluster.links_per_node]
+    nic, own = divmod(local - len(cluster.node.links), 2)
+    if nic >= 0:
+        leaf = int(cluster.fabric.leaf_of(np.array([node]), np.array([nic]))[0])
+        return f"leaf{leaf}>node{node}.nic{nic}" if own else f"node{node}.nic{nic}>leaf{leaf}"
+    ends = cluster.node.links[local]
+    return f"node{node}.{ends.src}>{ends.dst}"
+
+
+def find_links(cluster: Cluster, name: str) -> Ints:
+    """All links of the device called *name*, or the one link of that name; UnknownName otherwise."""
+    found = _exact(cluster, name) if ">" in name else _of_device(cluster, name)
+    if not found:
+        raise UnknownName("link or device", name, _examples(cluster))
+    return np.array(found, np.int64)
+
+
+def _exact(cluster: Cluster, name: str) -> list[int]:
+    """The link whose name is *name*: its number follows from the node in it."""
+    match = re.search(r"node(\d{1,9})\.", name)
+    if match:
+        first = int(match[1]) * cluster.links_per_node
+        if int(match[1]) >= cluster.nodes:
+            return []
+        return [i for i in range(first, first + cluster.links_per_node) if link_name(cluster, i) == name]
+    first = cluster.nodes * cluster.links_per_node
+    return [first + i for i, known in enumerate(cluster.fabric.names()) if known == name]
+
+
+def _of_device(cluster: Cluster, name: str) -> list[int]:
+    match = _ON_NODE.fullmatch(name)
+    first_above = cluster.nodes * cluster.links_per_node
+    if match:
+        node, device = int(match[1]), match[2]
+        if node >= cluster.nodes:
+            return []
+        first = node * cluster.links_per_node
+        links = cluster.local_links
+        return [first + i for i, link in enumerate(links) if device is None or device in (link.src, link.dst)]
+    above = [first_above + i for i, known in enumerate(cluster.fabric.names()) if name in known.split(">")]
+    return _cables_of_leaf(cluster, name) + above
+
+
+def _cables_of_leaf(cluster: Cluster, name: str) -> list[int]:
+    """The NIC cables that end at the leaf called *name*."""
+    match = re.fullmatch(r"leaf(\d{1,9})", name)
+    if not match or not cluster.has_network:
+        return []
+    nics = cluster.fabric.nics
+    node, nic = (axis.ravel() for axis in np.mgrid[0 : cluster.nodes, 0:nics])
+    here = cluster.fabric.leaf_of(node, nic) == int(match[1])
+    out = node[here] * cluster.links_per_node + len(cluster.node.links) + 2 * nic[here]
+    return [int(i) for pair in zip(out, out + 1, strict=True) for i in pair]
+
+
+def _examples(cluster: Cluster) -> list[str]:
+    """Names that a message can list: every device of node 0, and of the network."""
+    devices = {f"node0.{end}" for link in cluster.local_links for end in (link.src, link.dst) if end != "leaf"}
+    above = {end for known in cluster.fabric.names()[:8] for end in known.split(">")}
+    return sorted({f"node{i}" for i in range(min(cluster.nodes, 4))} | devices | above)
