@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainsim.engine import run
 from trainsim.exact import COARSE_TICK, LONGEST, TICK
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Job
+from trainsim.job import Job, Slow
 from trainsim.program.estimate import Estimate, estimate
 from trainsim.program.instructions import Program
 from trainsim.program.lower import Plan, lower
@@ -49,5 +49,4 @@ def simulate(job: Job) -> Simulation:
 
 def _worst(job: Job) -> float:
     """The largest factor by which something in ``what_if`` could stretch the step."""
-    factors = [f for w in job.what_if if (f := getattr(w, "factor", None))]
-    return max([1.0, *(max(f, 1.0 / f) for f in factors)])
+    return max([1.0, *(max(w.factor, 1.0 / w.factor) for w in job.what_if if isinstance(w, Slow))])

@@ -20,6 +20,7 @@ POSITIONS = ("learned", "rotary", "alibi", "none")
 NORMS = ("layernorm", "rmsnorm")
 BIASES = ("all", "qkv", "none")
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
+_SWITCHES = ("gated_mlp", "tied_embeddings", "embedding_norm", "dropout")
 _LATER = {
     "moe": "mixture of experts",
     "mla": "multi-head latent attention",
@@ -58,18 +59,18 @@ class Transformer:
 
     def __post_init__(self) -> None:
         for key in (*_SIZES, "max_positions"):
-            value = getattr(self, key)
-            least = 0 if key == "max_positions" else 1
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidPlan(f"model {self.name!r}: {key} is {value!r}; it must be a whole number >= {least}")
+            _check_size(self.name, key, getattr(self, key), least=0 if key == "max_positions" else 1)
+        for key in _SWITCHES:
+            if not isinstance(getattr(self, key), bool):
+                raise InvalidPlan(f"model {self.name!r}: {key} is {getattr(self, key)!r}; it must be true or false")
         for key, allowed in (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES)):
             if getattr(self, key) not in allowed:
                 raise UnknownName(f"kind of {key}", str(getattr(self, key)), allowed)
         if self.heads % self.kv_heads:
-            near = [k for k in range(1, self.heads + 1) if self.heads % k == 0]
             raise InvalidPlan(
                 f"model {self.name!r}: {self.heads} heads do not divide by kv_heads={self.kv_heads}; "
-                f"one of {', '.join(map(str, near))} would"
+                f"kv_heads={_divisor(self.heads, self.kv_heads, -1)} "
+                f"or kv_heads={_divisor(self.heads, self.kv_heads, 1)} would"
             )
         if self.positions == "learned" and not self.max_positions:
             raise InvalidPlan(f"model {self.name!r}: learned positions need max_positions, the longest sequence")
@@ -264,20 +265,29 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
 def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:
     """Add the sizes that follow from others: kv_heads, head_dim, ffn_hidden."""
     for key in ("layers", "hidden", "heads"):
-        if not isinstance(values[key], int) or isinstance(values[key], bool) or values[key] < 1:
-            raise InvalidPlan(f"model: {key} is {values[key]!r}; it must be a whole number >= 1")
+        _check_size(values["name"], key, values[key])
     hidden, heads = values["hidden"], values["heads"]
     values.setdefault("kv_heads", heads)
     if "head_dim" not in values:
         if hidden % heads:
-            near = [n for n in range(1, hidden + 1) if hidden % n == 0]
-            below, above = max(n for n in near if n < heads or n == 1), min(n for n in near if n > heads or n == hidden)
             raise InvalidPlan(
-                f"model: hidden={hidden} does not divide by heads={heads}; heads={below} or heads={above} would, "
-                "or give head_dim"
+                f"model {values['name']!r}: hidden={hidden} does not divide by heads={heads}; "
+                f"heads={_divisor(hidden, heads, -1)} or heads={_divisor(hidden, heads, 1)} would, or give head_dim"
             )
         values["head_dim"] = hidden // heads
     if "ffn_hidden" not in values:
         width = ffn["numerator"] * hidden // ffn["denominator"]
         values["ffn_hidden"] = -(-width // ffn["multiple"]) * ffn["multiple"]
     return values
+
+
+def _check_size(model: str, key: str, value: object, *, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidPlan(f"model {model!r}: {key} is {value!r}; it must be a whole number >= {least}")
+
+
+def _divisor(number: int, near: int, step: int) -> int:
+    """The divisor of *number* next to *near*, downwards or upwards."""
+    reach = min(max(number, 1), 1 << 16)
+    found = (near + step * i for i in range(reach) if 0 < near + step * i <= number)
+    return next((n for n in found if number % n == 0), 1 if step < 0 else number)

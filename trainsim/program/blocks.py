@@ -101,6 +101,8 @@ class Blocks:
             yield from (self.kernel(w, kind) for w in o.forward)
             if o.parallel == "row":
                 yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
+            for nbytes in o.reduced if self.network.has("tp") else ():
+                yield Meet(f"{o.name}.all_reduce", "tp", "tp", "all_reduce", nbytes, stream="tp")
 
     def _backward(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
@@ -131,7 +133,8 @@ class Blocks:
             (meet,) = meets
             yield Overlapped(Meet(meet.name, "tp", "tp-async", meet.operation, meet.nbytes, stream="tp"), kernels)
         else:
-            yield from (*meets, *kernels)
+            yield from meets
+            yield from kernels
 
     def _host(self, pieces: Sequence[Piece], launches: Launches) -> tuple[Kernel, ...]:
         """What the GPU waits for a host that cannot launch fast enough.

@@ -40,6 +40,7 @@ def lower(job: Job) -> Plan:
     programs, program_of = _programs(parts)
     communicators = parts.network.communicators(sorted({key for p in programs for key in _used(p)}))
     links, ranks = job.cluster.links, job.parallel.ranks
+    owners = _owners(job, communicators)
     for name in BESIDE_KERNELS:
         if name in communicators:
             communicators[name] = _with_gpu_shares(communicators[name], parts.network, name)
@@ -52,7 +53,7 @@ def lower(job: Job) -> Plan:
         resources=links + 2 * ranks,
         sm=links + rank,
         hbm=links + ranks + rank,
-        owner=np.concatenate([_owners(job, communicators), rank, rank]),
+        owner=np.concatenate([owners, rank, rank]),
     )
     verify(system)
     return Plan(parts=parts, system=system)
@@ -102,9 +103,9 @@ def _gpu_shares(pattern: Pattern, network: Network, name: str) -> Pattern:
     """NCCL's blocks hold their SMs however slow the network is; every byte on the wire is read and written."""
     cluster, members = network.job.cluster, network.members(name)
     constants, gpu = cluster.constants, cluster.gpu
-    far = cluster.crosses_network(members[:, [0]].repeat(members.shape[1], 1).ravel(), members.ravel())
-    far = far.reshape(members.shape).any(axis=1)
-    hold = np.where(far, constants["sm_share_network"], constants["sm_share_nvlink"])
+    first = np.repeat(members[:, 0], members.shape[1])
+    far = np.any(cluster.crosses_network(first, members.ravel()).reshape(members.shape), axis=1)
+    hold = np.where(far, constants["sm_network"], constants["sm_nvlink"])
     moved = np.minimum(1.0, constants["hbm_passes"] * pattern.bandwidth / gpu.memory_bandwidth)
     group = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1])
     rank, links = members.ravel(), cluster.links

@@ -60,11 +60,11 @@ class Parts:
                 padded_vocab=job.padded_vocab,
             )
 
-        tied_copy = stage.head and not stage.embedding  # a tied head on another stage holds a copy of the embedding
+        embedding = count(0, embedding=stage.embedding)
         return Gradients(
-            head=count(0, head=True) if tied_copy or (stage.head and not job.model.tied_embeddings) else 0,
+            head=count(0, embedding=stage.embedding, head=stage.head) - embedding,
             layers=(count(1),) * stage.layers,
-            embedding=count(0, embedding=True) if stage.embedding else 0,
+            embedding=embedding,
         )
 
     def exchange(self, rank: int) -> Exchange:
@@ -73,11 +73,16 @@ class Parts:
         return strategy(self.job, rank, [self.gradients(s) for s in self.of_rank(rank)])
 
     @property
+    def cut_messages(self) -> bool:
+        """Whether the ranks of a tensor-parallel group send a part of the activation each."""
+        return self.job.parallel.sequence_parallel or self.job.framework.p2p_sliced
+
+    @property
     def message_bytes(self) -> float:
         """Bytes of the activation that one stage sends to the next for one microbatch, per rank."""
         training, parallel = self.job.training, self.job.parallel
         tokens = training.micro_batch * training.sequence_length / parallel.cp
-        cut = parallel.tp if parallel.sequence_parallel or self.job.framework.p2p_sliced else 1
+        cut = parallel.tp if self.cut_messages else 1
         return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
 
 

@@ -4,7 +4,7 @@ The program of one pipeline rank: its schedule, its reductions and the end of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainsim.job import Delay
@@ -149,7 +149,7 @@ def _reductions(mine: _Rank) -> Iterator[Task]:
 
 
 def _task(
-    work: str, stage: Stage, steps: list[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
+    work: str, stage: Stage, steps: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
 ) -> Task:
     instructions: list[Instruction] = []
     for k, bucket, before, after in steps:

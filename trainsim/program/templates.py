@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from trainsim.program.blocks import Block, Overlapped, Piece
 from trainsim.program.detail import coarsen
-from trainsim.program.instructions import Instruction, Kernel, Send, Signal, Template, Wait
+from trainsim.program.instructions import Instruction, Kernel, Meet, Send, Signal, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
 
@@ -29,7 +29,7 @@ Cuts = Mapping[int, Sequence[Instruction]]
 def forward_pass(parts: Parts, stage: Stage, *, before: Cuts | None = None) -> Pass:
     """Forward through *stage*: receive, embedding, layers, head, send. *before* stands ahead of its parts."""
     before = before or {}
-    main: list[Instruction] = [] if stage.index == 0 else [Wait(f"forward.{stage.index}")]
+    main: list[Instruction] = [] if stage.index == 0 else _receive(parts, stage, "forward")
     for part, layer, block in _parts(parts, stage):
         main += before.get(part, ())
         main += _unfold(block.forward, layer)[0]
@@ -41,7 +41,7 @@ def forward_pass(parts: Parts, stage: Stage, *, before: Cuts | None = None) -> P
 def backward_pass(parts: Parts, stage: Stage, *, after: Cuts | None = None) -> Pass:
     """Backward through *stage*: receive, head, layers last to first, embedding, send. *after* follows its parts."""
     after = after or {}
-    main: list[Instruction] = [] if stage.head else [Wait(f"backward.{stage.index}")]
+    main: list[Instruction] = [] if stage.head else _receive(parts, stage, "backward")
     side: list[Instruction] = []
     transient = 0.0
     for part, layer, block in reversed(_parts(parts, stage)):
@@ -79,6 +79,15 @@ def _unfold(pieces: Iterable[Piece], layer: int) -> tuple[list[Instruction], lis
         else:
             main.append(replace(piece, layer=layer))
     return main, side
+
+
+def _receive(parts: Parts, stage: Stage, direction: str) -> list[Instruction]:
+    """Wait for the message; one that was cut over TP is put together again."""
+    job, wait = parts.job, Wait(f"{direction}.{stage.index}")
+    if job.parallel.pp == 1 or job.parallel.sequence_parallel or not (parts.cut_messages and parts.network.has("tp")):
+        return [wait]
+    whole = parts.message_bytes * job.parallel.tp
+    return [wait, Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp")]
 
 
 def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Instruction]:

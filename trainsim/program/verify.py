@@ -9,11 +9,12 @@ waits for what nobody does; memory that is taken is given back.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.errors import InvalidProgram
-from trainsim.program.instructions import Meet, Program, Send, Signal, Wait
+from trainsim.program.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Template, Wait
 from trainsim.system import Communicator, System
 
 Event = tuple[str, int]
@@ -38,35 +39,63 @@ def verify(system: System) -> None:
             raise InvalidProgram(f"program {k} keeps {fact.balance:.0f} bytes of activations when the step is over")
 
 
+class _Steps(NamedTuple):
+    """What one template posts, sends, waits for and sets."""
+
+    meets: tuple[Meet, ...]
+    sends: tuple[Send, ...]
+    waits: tuple[Wait, ...]
+    signals: tuple[Signal, ...]
+
+    @classmethod
+    def of(cls, template: Template) -> _Steps:
+        found: dict[type, list[Instruction]] = {Meet: [], Send: [], Wait: [], Signal: [], Kernel: []}
+        for i in template.instructions:
+            found[type(i)].append(i)
+        return cls(*(tuple(found[kind]) for kind in (Meet, Send, Wait, Signal)))  # type: ignore[arg-type]
+
+
 class _Facts:
-    """What a program posts, sets, waits for and allocates."""
+    """What a program posts, sets, waits for and allocates; templates are read once."""
 
     def __init__(self, program: Program):
-        self.posts: dict[str, dict[str, list[tuple[str, float]]]] = {}
+        self.program = program
+        templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}
+        self.of = {key: _Steps.of(template) for key, template in templates.items()}
+        self.chains: dict[str, dict[str, None]] = {}
         self.sends: dict[str, Counter[Event]] = {}
         self.waits: dict[Event, None] = {}
         self.set_here: set[Event] = set()
         self.received: set[Event] = set()
         self.balance = 0.0
         for chain, tasks in program.chains.items():
+            for template in {id(t.template): t.template for t in tasks}.values():
+                for meet in self.of[id(template)].meets:
+                    self.chains.setdefault(meet.communicator, {})[chain] = None
             for template, microbatch in tasks:
                 self.balance += template.allocates - template.frees
-                for i in template.instructions:
-                    self._note(chain, i, microbatch)
+                self._note(self.of[id(template)], microbatch)
 
-    def _note(self, chain: str, i: object, microbatch: int) -> None:
-        if isinstance(i, Meet):
-            self.posts.setdefault(i.communicator, {}).setdefault(chain, []).append((i.operation, i.nbytes))
-        elif isinstance(i, Send):
-            self.sends.setdefault(i.communicator, Counter())[i.event, microbatch] += 1
-        elif isinstance(i, Signal):
-            self.set_here.add((i.event, microbatch if i.microbatch is None else i.microbatch))
-        elif isinstance(i, Wait):
-            self.waits[i.event, microbatch if i.microbatch is None else i.microbatch] = None
+    def _note(self, steps: _Steps, microbatch: int) -> None:
+        for send in steps.sends:
+            self.sends.setdefault(send.communicator, Counter())[send.event, microbatch] += 1
+        for signal in steps.signals:
+            self.set_here.add((signal.event, microbatch if signal.microbatch is None else signal.microbatch))
+        for wait in steps.waits:
+            self.waits[wait.event, microbatch if wait.microbatch is None else wait.microbatch] = None
+
+    def posts(self, communicator: str) -> list[tuple[str, float]]:
+        """Operations and sizes that the program posts to a communicator, in order."""
+        mine = {
+            key: [(m.operation, m.nbytes) for m in steps.meets if m.communicator == communicator]
+            for key, steps in self.of.items()
+        }
+        chains = self.chains.get(communicator, {})
+        return [post for chain in chains for t in self.program.chains[chain] for post in mine[id(t.template)]]
 
 
 def _one_chain_each(program: int, facts: _Facts) -> None:
-    for communicator, chains in facts.posts.items():
+    for communicator, chains in facts.chains.items():
         if len(chains) > 1:
             raise InvalidProgram(
                 f"program {program} posts {communicator!r} from the chains {', '.join(chains)}: "
@@ -83,10 +112,10 @@ def _same_order(system: System, name: str, communicator: Communicator, facts: li
     checked: set[tuple[int, int]] = set()
     for group, program in zip((pairs // len(facts)).tolist(), (pairs % len(facts)).tolist(), strict=True):
         leader = first.setdefault(group, program)
-        if (leader, program) in checked:
+        if leader == program or (leader, program) in checked:
             continue
         checked.add((leader, program))
-        a, b = (next(iter(facts[p].posts.get(name, {"": []}).values())) for p in (leader, program))
+        a, b = facts[leader].posts(name), facts[program].posts(name)
         if a != b:
             raise InvalidProgram(
                 f"programs {leader} and {program} share a group of {name!r} and post different collectives: "
