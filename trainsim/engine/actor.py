@@ -1,0 +1,82 @@
+"""One rank class while it is compiled and runs: what its chains share."""
+
+from __future__ import annotations
+
+from trainsim.engine.operations import Flags
+from trainsim.errors import InvalidProgram
+from trainsim.fold.quotient import Quotient
+from trainsim.program.instructions import Program, Signal, Wait
+
+
+class Actor:
+    """``ports`` are its group classes by (communicator, label); ``turns`` counts its posts by communicator.
+
+    ``flags`` keeps the state of each of its events by microbatch; the last place is for microbatch -1.
+    """
+
+    __slots__ = ("_top", "flags", "hbm", "number", "ports", "program", "program_number", "rank", "slow", "sm", "turns")
+
+    def __init__(self, quotient: Quotient, number: int, ports: dict[tuple[str, int], int], top: int):
+        system = quotient.system
+        self.number, self.ports, self._top = number, ports, top
+        self.rank = int(quotient.representative[number])
+        self.program_number = int(system.program_of[self.rank])
+        self.program: Program = system.programs[self.program_number]
+        self.slow = float(system.slow[self.rank])
+        self.sm, self.hbm = int(quotient.sm[number]), int(quotient.hbm[number])
+        self.flags: dict[str, Flags] = {}
+        self.turns: dict[str, list[int]] = {}
+
+    def port(self, communicator: str, label: int = 0) -> int:
+        """The group class that this class belongs to with that part."""
+        group = self.ports.get((communicator, label), -1)
+        if group < 0:
+            raise InvalidProgram(
+                f"rank {self.rank} uses communicator {communicator!r}, in which it has no "
+                f"{'group' if label == 0 else 'peer that sends to it'}"
+            )
+        return group
+
+    def event(self, name: str) -> Flags:
+        """The states of one event."""
+        if name not in self.flags:
+            self.flags[name] = [None] * self._top
+        return self.flags[name]
+
+    def turn(self, communicator: str) -> list[int]:
+        """The counter of its posts."""
+        return self.turns.setdefault(communicator, [0])
+
+
+def actors_of(quotient: Quotient) -> list[Actor]:
+    """One actor per rank class."""
+    columns = {port: column.tolist() for port, column in quotient.group_of.items()}
+    top = 2 + max((_highest(program) for program in quotient.system.programs), default=0)
+    return [
+        Actor(quotient, c, {port: column[c] for port, column in columns.items() if column[c] >= 0}, top)
+        for c in range(quotient.classes)
+    ]
+
+
+def receivers(quotient: Quotient) -> dict[int, int]:
+    """Group class of messages -> the rank class that receives them."""
+    return {
+        group: c
+        for (_, label), column in quotient.group_of.items()
+        if label == 1
+        for c, group in enumerate(column.tolist())
+        if group >= 0
+    }
+
+
+def _highest(program: Program) -> int:
+    """The highest microbatch that an event of this program can be about."""
+    own = [task.microbatch for tasks in program.chains.values() for task in tasks]
+    templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}.values()
+    named = [
+        i.microbatch
+        for template in templates
+        for i in template.instructions
+        if isinstance(i, Signal | Wait) and i.microbatch is not None
+    ]
+    return max([0, *own, *named])

@@ -1,0 +1,173 @@
+"""
+From instructions to operations, class by class: neighbours that wait for nobody become one run.
+
+Labels, phases and runs are shared between classes wherever they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainsim.engine.actor import Actor, receivers
+from trainsim.engine.chain import Chain, Operation
+from trainsim.engine.clock import Clock
+from trainsim.engine.fluid import Fabric, Phases
+from trainsim.engine.joint import Body, Joint, Joints
+from trainsim.engine.operations import Await, Free, Meeting, Message, Post, Set, Shared
+from trainsim.engine.work import Timed, Works
+from trainsim.fold.quotient import Quotient
+from trainsim.program.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
+from trainsim.trace import Label, Run
+
+ALONE = None  # an instruction that is in no run
+PLAIN = ""  # may be in any run
+
+
+class Compiler:
+    """Compiles the tasks of all classes. ``runs`` become those of the trace; ``lanes`` keep the rows of messages.
+
+    With *merge* off every kernel and collective is an event of its own.
+    """
+
+    def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, fabric: Fabric, *, merge: bool):
+        self.quotient, self.actors, self.clock, self.fabric, self.merge = quotient, actors, clock, fabric, merge
+        self.runs: list[Run] = []
+        self.lanes: list[Chain] = []
+        self.joints = Joints(clock, len(quotient.groups), self.runs)
+        self.meetings: list[dict[int, Meeting]] = [{} for _ in quotient.groups]
+        self.works = Works(quotient, fabric)
+        self._receivers = receivers(quotient)
+        self._chains = sum(len(actor.program.chains) for actor in actors)
+        self._lane_of: dict[tuple[int, str], Chain] = {}
+        self._operations: dict[tuple[int, int, bool], tuple[Operation, ...]] = {}
+        self._bodies: dict[Any, Body] = {}
+        self._run_number: dict[Any, int] = {}
+        self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = {}
+        self._multiple, self._mixed = _meeting_kinds(quotient, actors)
+
+    def tasks(self, actor: Actor, tasks: Sequence[Task], quiet: int) -> list[tuple[tuple[Operation, ...], int]]:
+        """The compiled tasks of one chain, of which the first *quiet* are quiet."""
+        out = []
+        for k, (template, microbatch) in enumerate(tasks):
+            key = actor.number, id(template), k < quiet
+            operations = self._operations.get(key)
+            if operations is None:
+                operations = self._operations[key] = tuple(self._compile(actor, template, k < quiet))
+            out.append((operations, microbatch))
+        return out
+
+    def _compile(self, actor: Actor, template: Template, quiet: bool) -> Iterator[Operation]:
+        run: list[Timed] = []
+        joint, first = PLAIN, 0
+        for k, i in enumerate(template.instructions):
+            kind = self._kind(actor, i, quiet)
+            if run and (kind is ALONE or not self.merge or (kind and joint and kind != joint)):
+                yield self._run(actor, template, first, run, joint, quiet)
+                run, joint = [], PLAIN
+            if kind is ALONE:
+                yield self._alone(actor, template, k, i, quiet)
+                continue
+            assert isinstance(i, Kernel | Meet)
+            first, joint = (first if run else k), joint or kind
+            run.append(i)
+        if run:
+            yield self._run(actor, template, first, run, joint, quiet)
+
+    def _kind(self, actor: Actor, i: Instruction, quiet: bool) -> str | None:
+        """``ALONE``, ``PLAIN``, or the communicator whose collectives may be met jointly in one run.
+
+        In quiet tasks this depends on the program only: all members of a group must cut runs at the same places.
+        """
+        if isinstance(i, Kernel):
+            return PLAIN
+        if not isinstance(i, Meet):
+            return ALONE
+        key = actor.program_number, i.communicator
+        if quiet and key in self._multiple:
+            return ALONE if key in self._mixed else i.communicator
+        return PLAIN if self.quotient.groups[actor.port(i.communicator)].posters == 1 else ALONE
+
+    def _run(
+        self, actor: Actor, template: Template, first: int, run: list[Timed], joint: str, quiet: bool
+    ) -> Operation:
+        if joint and self.quotient.groups[actor.port(joint)].posters > 1:
+            return self._joint(actor, template, first, run, joint)
+        phases = self.works.phases(actor, run, quiet)
+        number = self._number(template, first, phases)
+        if phases.resources:
+            return Shared(self.fabric, number, phases)
+        return Free(self.clock, number, phases.total)
+
+    def _alone(self, actor: Actor, template: Template, k: int, i: Instruction, quiet: bool) -> Operation:
+        if isinstance(i, Wait):
+            return Await(self.clock, i.event, actor.event(i.event), i.microbatch)
+        if isinstance(i, Signal):
+            return Set(actor.event(i.event), i.microbatch)
+        assert isinstance(i, Meet | Send)
+        group = actor.port(i.communicator)
+        phases = self.works.phases(actor, [i], quiet)
+        number = self._number(template, k, phases)
+        if isinstance(i, Send):
+            flags = self.actors[self._receivers[group]].event(i.event)
+            lane = self._lane(actor.number, f"send:{i.communicator}")
+            return Message(self.fabric, number, phases, lane=lane, flags=flags, blocking=i.blocking)
+        return Post(self.fabric, number, phases, meet=i, group=group, posters=self.quotient.groups[group].posters,
+                    turn=actor.turn(i.communicator), meetings=self.meetings[group])  # fmt: skip
+
+    def _joint(self, actor: Actor, template: Template, first: int, run: list[Timed], communicator: str) -> Operation:
+        meets = [k for k, i in enumerate(run) if isinstance(i, Meet) and i.communicator == communicator]
+        head, group = meets[0], actor.port(communicator)
+        seconds = self.works.phases(actor, run, True).volumes
+        number, alone = -1, 0.0
+        if head:
+            phases = self.works.phases(actor, run[:head], True)
+            number, alone = self._number(template, first, phases), phases.total
+        gaps = tuple(tuple(seconds[a + 1 : b]) for a, b in zip(meets, [*meets[1:], len(run)], strict=True))
+        labels = self._labels_of(template, first + head, len(run) - head)
+        key = id(labels), group, gaps, (pace := tuple(seconds[k] for k in meets))
+        body = self._bodies.setdefault(key, Body(labels, gaps, pace))
+        meet = run[head]
+        assert isinstance(meet, Meet)
+        return Joint(self.joints, body, run=number, head=alone, meet=meet, group=group,
+                     posters=self.quotient.groups[group].posters, turn=actor.turn(communicator))  # fmt: skip
+
+    def _lane(self, rank_class: int, name: str) -> Chain:
+        """The rows of a class's messages of one communicator; numbered after all chains."""
+        lane = self._lane_of.get((rank_class, name))
+        if lane is None:
+            lane = self._lane_of[rank_class, name] = Chain(self._chains + len(self.lanes), rank_class, name)
+            self.lanes.append(lane)
+        return lane
+
+    def _number(self, template: Template, first: int, phases: Phases) -> int:
+        """The number of the trace's run for these phases, from the template's instruction *first* on."""
+        size = len(phases.volumes)
+        key = id(template), first, size, id(phases)
+        number = self._run_number.get(key)
+        if number is None:
+            number = self._run_number[key] = len(self.runs)
+            starts = (0.0, *phases.ends[:-1])
+            self.runs.append(Run(self._labels_of(template, first, size), starts, starts, phases.ends))
+        return number
+
+    def _labels_of(self, template: Template, first: int, size: int) -> tuple[Label, ...]:
+        key = id(template), first, size
+        if key not in self._labels:
+            some = template.instructions[first : first + size]
+            self._labels[key] = tuple(Label(i.name, i.kind, i.stream, i.layer) for i in some)  # type: ignore[union-attr]
+        return self._labels[key]
+
+
+def _meeting_kinds(quotient: Quotient, actors: list[Actor]) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
+    """(Program, communicator) with groups of several classes, and those with groups of several programs."""
+    multiple, mixed = set(), set()
+    for actor in actors:
+        for (communicator, label), group in actor.ports.items():
+            if label == 0:
+                key = actor.program_number, communicator
+                if quotient.groups[group].posters > 1:
+                    multiple.add(key)
+                if not quotient.groups[group].one_program:
+                    mixed.add(key)
+    return multiple, mixed

@@ -1,0 +1,210 @@
+"""
+Activities that share resources, in simulated time.
+
+An activity is a run of *phases* (kernels, collectives) that waits for nobody. Alone on its resources it is one
+scheduled event and its marks are offsets; when another activity shows up on one of its resources it goes on phase by
+phase at max-min rates, and returns to one event when it is alone again. Rates are found once per instant, only for
+what was touched, and remembered by the set of uses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
+
+from trainsim.engine.clock import LATE, Clock, Event
+from trainsim.engine.fairshare import Use, max_min
+from trainsim.exact import TICK, ticks
+
+
+class Phases:
+    """A compiled run: seconds alone and number of the use of each phase. Shared by all tasks of a template.
+
+    ``fits``: alone, all phases run at rate 1; else its own class fills a resource.
+    """
+
+    __slots__ = ("ends", "fits", "resources", "total", "uses", "volumes")
+
+    def __init__(self, volumes: Sequence[float], uses: Sequence[int], resources: tuple[int, ...], fits: bool):
+        self.volumes, self.uses, self.resources, self.fits = volumes, uses, resources, fits
+        self.ends = tuple(accumulate(volumes))
+        self.total = self.ends[-1]
+
+
+class Activity:
+    """A run under way. ``marks``: the true ends of its phases, once it has ever shared; complete when it is done."""
+
+    __slots__ = ("done", "fabric", "index", "left", "marks", "phases", "rate", "since", "timer")
+
+    def __init__(self, fabric: Fabric, phases: Phases, done: Event):
+        self.fabric, self.phases, self.done, self.since = fabric, phases, done, fabric.clock.now
+        self.index, self.left, self.rate = 0, phases.volumes[0], 0.0
+        self.timer: Event | None = None  # of the current phase; None: alone, `done` is on the agenda
+        self.marks: list[float] | None = None
+
+    def close(self, _: Event) -> None:
+        """The first thing that happens at the end."""
+        self.fabric.finish(self)
+
+
+class Fabric:
+    """All resources and what runs on them."""
+
+    def __init__(self, clock: Clock, resources: int, tick: float = TICK):
+        self.clock, self.tick = clock, tick
+        self.users: list[dict[Activity, None]] = [{} for _ in range(resources)]
+        self.uses: list[Use] = []
+        self.fits: list[bool] = []  # per use: its top rate is 1 when alone
+        self.solves = self.filled = 0
+        self._known: dict[Use, int] = {}
+        self._rates: dict[tuple[int, ...], list[float]] = {}
+        self._seeds: list[Activity] = []
+
+    def number(self, use: Use) -> int:
+        """Equal uses get one number, so that a set of running phases is a key."""
+        known = self._known.get(use)
+        if known is None:
+            known = self._known[use] = len(self.uses)
+            self.uses.append(use)
+            self.fits.append(max_min([use]) == [1.0])
+        return known
+
+    def phases(self, volumes: Sequence[float], uses: Sequence[int]) -> Phases:
+        """Compile a run of phases."""
+        distinct = dict.fromkeys(uses)
+        resources = dict.fromkeys(r for k in distinct for part in self.uses[k] for r, _ in part)
+        return Phases(volumes, uses, tuple(resources), all(self.fits[k] for k in distinct))
+
+    def start(self, phases: Phases, done: Event) -> Activity:
+        """Start now; *done* happens at the end, and what waits for it finds the marks complete."""
+        activity = Activity(self, phases, done)
+        done.callbacks.insert(0, activity.close)
+        alone = phases.fits
+        for r in phases.resources:
+            users = self.users[r]
+            if users:
+                alone = False
+            users[activity] = None
+        if alone:
+            self.clock.fire(done, phases.total)
+        else:
+            activity.timer, activity.marks = done, []
+            self._touch(activity)
+        return activity
+
+    def finish(self, activity: Activity) -> None:
+        if activity.marks is not None and activity.timer is None:  # it ended alone
+            ends, k = activity.phases.ends, activity.index
+            offset = ends[k] - activity.left
+            activity.marks += [activity.since + (end - offset) for end in ends[k:]]
+        for r in activity.phases.resources:
+            users = self.users[r]
+            del users[activity]
+            for other in users:
+                self._touch(other)
+
+    # -- below: only when something is shared --
+
+    def _touch(self, activity: Activity) -> None:
+        if not self._seeds:
+            self.clock.call(self._solve, 0.0, LATE)
+        self._seeds.append(activity)
+
+    def _solve(self, _: Event) -> None:
+        """Once per instant: the components that were touched, and only those."""
+        seeds, self._seeds = self._seeds, []
+        seen: dict[Activity, None] = {}
+        for seed in seeds:
+            resources = seed.phases.resources
+            if seed not in seen and (not resources or seed in self.users[resources[0]]):
+                component = self._component(seed)
+                seen |= component
+                self._share(component)
+
+    def _component(self, seed: Activity) -> dict[Activity, None]:
+        found, stack = {seed: None}, [seed]
+        while stack:
+            for r in stack.pop().phases.resources:
+                for other in self.users[r]:
+                    if other not in found:
+                        found[other] = None
+                        stack.append(other)
+        return found
+
+    def _share(self, component: dict[Activity, None]) -> None:
+        self.solves += 1
+        now = self.clock.now
+        if len(component) == 1:
+            (activity,) = component
+            if activity.phases.fits:
+                if activity.timer is not None and activity.index < len(activity.phases.volumes):
+                    self._alone(activity, now)
+                return
+        live = []
+        for activity in component:
+            if activity.timer is None:
+                self._wake_up(activity, now)
+            if activity.index < len(activity.phases.volumes):
+                live.append(activity)
+        live.sort(key=_use)
+        for activity, rate in zip(live, self._fair(tuple(map(_use, live))), strict=True):
+            if rate != activity.rate:  # whose rate stays is not touched: no rounding that depends on others
+                _advance(activity, now)
+                activity.rate = rate
+                activity.timer = self.clock.call(
+                    partial(self._phase_over, activity), ticks(activity.left / rate, self.tick)
+                )
+
+    def _fair(self, uses: tuple[int, ...]) -> list[float]:
+        rates = self._rates.get(uses)
+        if rates is None:
+            self.filled += 1
+            rates = self._rates[uses] = max_min([self.uses[k] for k in uses])
+        return rates
+
+    def _wake_up(self, activity: Activity, now: float) -> None:
+        """From one event to phase by phase: where is it now?"""
+        ends, first = activity.phases.ends, activity.index
+        offset = ends[first] - activity.left  # of the run's origin, when it was put alone
+        at = offset + (now - activity.since)
+        k = min(bisect_right(ends, at, first), len(ends) - 1)
+        if activity.marks is None:
+            activity.marks = []
+        activity.marks += [activity.since + (end - offset) for end in ends[first:k]]
+        activity.index = k
+        activity.left = max(0.0, ends[k] - at)
+        activity.since, activity.rate = now, 0.0
+        activity.done = activity.timer = self.clock.postpone(activity.done)
+
+    def _alone(self, activity: Activity, now: float) -> None:
+        """From phase by phase to one event."""
+        _advance(activity, now)
+        activity.left = ticks(activity.left, self.tick)
+        activity.rate, activity.timer = 0.0, None
+        phases = activity.phases
+        self.clock.fire(activity.done, activity.left + (phases.total - phases.ends[activity.index]))
+
+    def _phase_over(self, activity: Activity, timer: Event) -> None:
+        if activity.timer is not timer:  # it was given another rate since
+            return
+        assert activity.marks is not None
+        activity.marks.append(self.clock.now)
+        activity.index += 1
+        activity.rate = 0.0
+        if activity.index == len(activity.phases.volumes):
+            self.clock.fire(activity.done)
+        else:
+            activity.left = activity.phases.volumes[activity.index]
+            self._touch(activity)
+
+
+def _use(activity: Activity) -> int:
+    return activity.phases.uses[activity.index]
+
+
+def _advance(activity: Activity, now: float) -> None:
+    if activity.rate:
+        activity.left = max(0.0, activity.left - activity.rate * (now - activity.since))
+    activity.since = now

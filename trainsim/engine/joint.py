@@ -1,0 +1,127 @@
+"""
+Joint runs: what several classes of one group go through in step meets once and is contracted.
+
+A straggler splits tensor-parallel groups into classes, and every collective of such a group becomes a meeting. But
+as long as nobody outside can make any member early or late, the whole run up to the next named wait follows from who
+comes last to its first meeting: ``start = max(arrivals)``, then ``+ meeting + max over members of the gap`` (max-plus).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainsim.engine.chain import Cause, Chain
+from trainsim.engine.clock import Clock, Event
+from trainsim.errors import InvalidProgram
+from trainsim.program.instructions import Meet
+from trainsim.trace import Label, Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """One class's part of a joint run, from its first meeting on; seconds.
+
+    ``gaps[k]`` are the kernels after meeting k; the last gap is the tail. ``labels`` are those of all spans in order.
+    """
+
+    labels: tuple[Label, ...]
+    gaps: tuple[tuple[float, ...], ...]
+    meets: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Member:
+    """A class that came to a joint run: when it is at the first meeting, and what made it come then."""
+
+    arrival: float
+    body: Body
+    done: Event
+    cause: Cause | None
+
+
+class Joints:
+    """The joint runs of all group classes. ``runs`` are those of the trace."""
+
+    def __init__(self, clock: Clock, groups: int, runs: list[Run]):
+        self.clock, self.runs = clock, runs
+        self.waiting: list[dict[int, list[Member]]] = [{} for _ in range(groups)]
+        self._plans: dict[frozenset[Body], dict[Body, tuple[int, float]]] = {}
+
+    def release(self, members: list[Member]) -> None:
+        """The last member is here: from now on the whole run is known."""
+        last = max(members, key=lambda member: member.arrival)
+        bodies = list(dict.fromkeys(member.body for member in members))
+        plan = self._plans.get(key := frozenset(bodies))
+        if plan is None:
+            plan = self._plans[key] = self._plan(bodies)
+        for member in members:
+            run, seconds = plan[member.body]
+            delay = last.arrival + seconds - self.clock.now
+            self.clock.fire(member.done, delay, (last.arrival, run, last.cause))
+
+    def _plan(self, bodies: list[Body]) -> dict[Body, tuple[int, float]]:
+        """Who is slowest in each gap sets the pace of all: (number of the run, its seconds) of each body."""
+        if len({body.meets for body in bodies}) > 1:
+            names = sorted({body.labels[0].name for body in bodies})
+            raise InvalidProgram(f"members of one group post different things at {' and '.join(names)}")
+        starts, at = [], 0.0
+        for k, seconds in enumerate(bodies[0].meets):
+            starts.append(at)
+            at += seconds + max(sum(body.gaps[k]) for body in bodies)
+        out = {}
+        for body in bodies:
+            run = _member_run(body, starts)
+            out[body] = len(self.runs), run.ends[-1]
+            self.runs.append(run)
+        return out
+
+
+def _member_run(body: Body, starts: list[float]) -> Run:
+    """The spans of one member, given when each meeting starts."""
+    posted, begin, end, now = [], [], [], 0.0
+    for start, seconds, gap in zip(starts, body.meets, body.gaps, strict=True):
+        posted.append(now)
+        begin.append(start)
+        end.append(now := start + seconds)
+        for kernel in gap:
+            posted.append(now)
+            begin.append(now)
+            end.append(now := now + kernel)
+    return Run(body.labels, tuple(posted), tuple(begin), tuple(end))
+
+
+class Joint:
+    """Go through a joint run: ``head`` seconds alone (row ``run``, if there is a head), then together."""
+
+    __slots__ = ("body", "group", "head", "joints", "meet", "meets", "posters", "run", "turn")
+
+    def __init__(self, joints: Joints, body: Body, *, run: int, head: float, meet: Meet, group: int, posters: int,
+                 turn: list[int]):  # fmt: skip
+        self.joints, self.body, self.meets = joints, body, len(body.meets)
+        self.run, self.head = run, head
+        self.meet, self.group, self.posters, self.turn = meet, group, posters, turn
+
+    def begin(self, chain: Chain, microbatch: int) -> Event:
+        turn = self.turn[0]
+        self.turn[0] += self.meets
+        chain.posted = self.joints.clock.now
+        done = Event(self.joints.clock)
+        cause = (chain.number, len(chain.rows)) if self.run >= 0 else chain.because()
+        waiting = self.joints.waiting[self.group]
+        members = waiting.setdefault(turn, [])
+        members.append(Member(chain.posted + self.head, self.body, done, cause))
+        if len(members) == self.posters:
+            del waiting[turn]
+            self.joints.release(members)
+        else:
+            chain.waits = self, microbatch
+        return done
+
+    def end(self, chain: Chain, microbatch: int, value: tuple[float, int, Cause | None]) -> None:
+        start, run, cause = value
+        if self.run >= 0:
+            chain.record(self.run, microbatch, chain.posted, chain.posted)
+        arrival = chain.posted + self.head
+        if arrival < start:
+            chain.cause = cause
+        chain.record(run, microbatch, arrival, start)

@@ -1,0 +1,96 @@
+"""Say who waits for whom when nothing goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainsim.engine.actor import Actor
+from trainsim.engine.chain import Chain
+from trainsim.engine.joint import Joint
+from trainsim.engine.operations import Await, Post
+from trainsim.fold.quotient import Quotient
+from trainsim.program.instructions import Send, Signal
+
+SHOWN = 12  # stuck chains that a message lists
+
+
+def explain(quotient: Quotient, actors: list[Actor], chains: list[Chain], now: float) -> str:
+    """The text of a ``Deadlock``: each stuck chain, where it is and what it waits for."""
+    stuck = [chain for chain in chains if not chain.over]
+    lines = [
+        f"nothing goes on after {now:.6g} s, and {len(stuck)} chains of {_count(quotient, stuck)} ranks still wait:"
+    ]
+    lines += [
+        f"  {_who(quotient, actors, chain)} waits for {_what(quotient, actors, chain)}" for chain in stuck[:SHOWN]
+    ]
+    if len(stuck) > SHOWN:
+        lines.append(f"  and {len(stuck) - SHOWN} more")
+    return "\n".join(lines)
+
+
+def _count(quotient: Quotient, stuck: list[Chain]) -> int:
+    return int(np.isin(quotient.rank_class, [chain.rank_class for chain in stuck]).sum())
+
+
+def _who(quotient: Quotient, actors: list[Actor], chain: Chain) -> str:
+    actor = actors[chain.rank_class]
+    alike = int((quotient.rank_class == chain.rank_class).sum()) - 1
+    task = actor.program.chains[chain.name][len(chain.rows.tasks)]
+    who = f"rank {actor.rank}" + (f" (and {alike} like it)" if alike else "")
+    return f"{who}, chain {chain.name!r}, in {task.template.work} of microbatch {task.microbatch},"
+
+
+def _what(quotient: Quotient, actors: list[Actor], chain: Chain) -> str:
+    assert chain.waits is not None
+    operation, microbatch = chain.waits
+    if isinstance(operation, Await):
+        return _event(quotient, actors[chain.rank_class], operation.event, microbatch)
+    assert isinstance(operation, Post | Joint)
+    meet = operation.meet
+    turn = actors[chain.rank_class].turns[meet.communicator][0] - (
+        operation.meets if isinstance(operation, Joint) else 1
+    )
+    missing = _missing(quotient, actors, chain, meet.communicator, turn)
+    return (
+        f"{meet.operation} {meet.name!r} of communicator {meet.communicator!r} (turn {turn}), "
+        f"to which {_ranks(missing)} did not come"
+    )
+
+
+def _event(quotient: Quotient, actor: Actor, event: str, microbatch: int) -> str:
+    """An event that nobody set, and who could."""
+    chains = [
+        name
+        for name, tasks in actor.program.chains.items()
+        if any(isinstance(i, Signal) and i.event == event for t in tasks for i in t.template.instructions)
+    ]
+    communicators = {
+        i.communicator
+        for program in quotient.system.programs
+        for template in {id(t.template): t.template for tasks in program.chains.values() for t in tasks}.values()
+        for i in template.instructions
+        if isinstance(i, Send) and i.event == event
+    }
+    setters = [f"its own chain {name!r}" for name in chains]
+    for name in sorted(communicators):
+        senders, receivers = quotient.system.communicators[name].group_of
+        if receivers[actor.rank] >= 0:
+            sender = np.flatnonzero(senders == receivers[actor.rank])
+            setters += [f"a message {name!r} from {_ranks(sender.tolist())}"]
+    who = f"only {' or '.join(setters)} could" if setters else "nothing in any program does"
+    return f"event {event!r} of microbatch {microbatch}, which nobody has set: {who}"
+
+
+def _missing(quotient: Quotient, actors: list[Actor], chain: Chain, communicator: str, turn: int) -> list[int]:
+    """Members of the group of the chain's representative who have posted less than *turn* + 1 times."""
+    group_of = quotient.system.communicators[communicator].group_of[0]
+    members = np.flatnonzero(group_of == group_of[actors[chain.rank_class].rank])
+    classes = quotient.rank_class[members].tolist()
+    return [r for r, c in zip(members.tolist(), classes, strict=True) if actors[c].turn(communicator)[0] <= turn]
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"ranks {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

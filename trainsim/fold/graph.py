@@ -1,0 +1,120 @@
+"""
+A system as one graph with coloured nodes and labelled edges: what refinement works on.
+
+Nodes are ranks, then the groups of each communicator, then the resources that something uses. First colours hold
+everything about a node that is not a neighbour: a rank's program and slowness, a group's bandwidths and latencies.
+Edges are rank - group (by communicator and the member's part), group - resource (by operation, amount and kind of
+use), rank - own SMs and rank - own HBM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainsim.system import Bools, Communicator, Floats, Ints, Pattern, System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Graph:
+    """Edges are the columns ``a``, ``b``, ``label``. ``groups_at`` is each communicator's first group node."""
+
+    colour: Ints
+    a: Ints
+    b: Ints
+    label: Ints
+    groups_at: dict[str, int]
+    resources_at: int
+    used: Ints  # the resources that have a node, in the order of their nodes
+
+
+def graph_of(system: System) -> Graph:
+    """The graph of *system*."""
+    used, at = used_resources(system), system.ranks
+    colours, edges = _Colours(), _Edges()
+    colours.add(system.program_of, system.slow)
+    groups_at: dict[str, int] = {}
+    resources_at = system.ranks + sum(c.groups for c in system.communicators.values())
+    node = np.full(system.resources, -1)
+    node[used] = resources_at + np.arange(len(used))
+    for name, communicator in system.communicators.items():
+        groups_at[name] = at
+        colours.add(*_constants(communicator))
+        for group in communicator.group_of:
+            member = np.flatnonzero(group >= 0)
+            edges.add(member, group[member] + at)
+        for p in communicator.patterns.values():
+            edges.add(p.use_group + at, node[p.use_resource], row_ids(p.use_amount, p.use_hold))
+        at += communicator.groups
+    for own in (system.sm, system.hbm):
+        rank = np.flatnonzero(own >= 0)
+        edges.add(rank, node[own[rank]])
+    colours.add(np.zeros(len(used)))
+    return Graph(
+        colour=np.concatenate(colours.parts),
+        a=np.concatenate(edges.a),
+        b=np.concatenate(edges.b),
+        label=np.concatenate(edges.label),
+        groups_at=groups_at,
+        resources_at=resources_at,
+        used=used,
+    )
+
+
+def used_resources(system: System) -> Ints:
+    """The resources that a kernel or an operation can load, ascending."""
+    seen = np.zeros(system.resources, bool)
+    for own in (system.sm, system.hbm):
+        seen[own[own >= 0]] = True
+    for pattern in _patterns(system):
+        seen[pattern.use_resource] = True
+    return np.flatnonzero(seen)
+
+
+def _patterns(system: System) -> list[Pattern]:
+    return [p for c in system.communicators.values() for p in c.patterns.values()]
+
+
+def _constants(communicator: Communicator) -> list[Floats]:
+    columns = [c for p in communicator.patterns.values() for c in (p.factor, p.bandwidth, p.latency, p.ramp)]
+    return columns or [np.zeros(communicator.groups)]
+
+
+class _Colours:
+    """First colours, node kind by node kind; no two kinds share one."""
+
+    def __init__(self) -> None:
+        self.parts: list[Ints] = []
+        self._next = 0
+
+    def add(self, *columns: Ints | Floats) -> None:
+        colour = row_ids(*columns) + self._next
+        self.parts.append(colour)
+        self._next = int(colour.max(initial=self._next)) + 1
+
+
+class _Edges:
+    """Edge columns, kind by kind; no two kinds share a label."""
+
+    def __init__(self) -> None:
+        none = np.zeros(0, np.int64)
+        self.a, self.b, self.label = [none], [none], [none]
+        self._next = 0
+
+    def add(self, a: Ints, b: Ints, label: Ints | None = None) -> None:
+        label = np.zeros(len(a), np.int64) if label is None else label
+        self.a.append(a)
+        self.b.append(b)
+        self.label.append(label + self._next)
+        self._next += int(label.max(initial=0)) + 1
+
+
+def row_ids(*columns: Ints | Floats | Bools) -> Ints:
+    """Rows of columns to dense ids in the order of the rows, exactly: one sort per column that is not constant."""
+    out = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            inverse = np.unique(column, return_inverse=True)[1]
+            out = np.unique(out * (int(inverse.max()) + 1) + inverse, return_inverse=True)[1]
+    return out.astype(np.int64)

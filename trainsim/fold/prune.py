@@ -1,0 +1,161 @@
+"""
+Resources that can never be full are forgotten before folding: nobody is ever slowed by them.
+
+A resource can be full only if all that may use it at one time, at full speed, takes more than there is. What may be
+at one time follows from the programs. A chain does one thing at a time: a kernel, or a collective that it posted,
+so the collectives that compute itself posts never meet the kernels of that rank. A group that a rank is not in is
+counted once for each chain that may post there. Messages run beside everything, as many as the program sends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trainsim.exact import GRAIN
+from trainsim.program.instructions import Kernel, Meet, Program, Send
+from trainsim.system import Bools, Communicator, Floats, Ints, Pattern, System
+
+
+def prune(system: System) -> System:
+    """*system* without the resources that can never be full; every time stays the same, to the last bit."""
+    binds = _most_at_one_time(system) > 1.0
+    communicators = {
+        name: replace(c, patterns={op: _keep(p, binds) for op, p in c.patterns.items()})
+        for name, c in system.communicators.items()
+    }
+    return replace(
+        system,
+        communicators=communicators,
+        sm=_own(system.sm, binds),
+        hbm=_own(system.hbm, binds),
+    )
+
+
+def _own(resource: Ints, binds: Bools) -> Ints:
+    return np.where((resource >= 0) & binds[resource], resource, -1) if len(binds) else resource
+
+
+def _keep(pattern: Pattern, binds: Bools) -> Pattern:
+    keep = binds[pattern.use_resource] & (_grains(pattern.use_amount) > 0)
+    if keep.all():
+        return pattern
+    return replace(
+        pattern,
+        use_group=pattern.use_group[keep],
+        use_resource=pattern.use_resource[keep],
+        use_amount=pattern.use_amount[keep],
+        use_hold=pattern.use_hold[keep],
+    )
+
+
+@dataclass(slots=True)
+class _Habits:
+    """What the chains of one program may do."""
+
+    sm: dict[str, float] = field(default_factory=dict)  # chain -> most that one of its kernels takes
+    hbm: dict[str, float] = field(default_factory=dict)
+    posts: dict[str, set[str]] = field(default_factory=dict)  # chain -> communicators it posts to
+    operations: set[tuple[str, str]] = field(default_factory=set)  # (communicator, operation)
+    flights: Counter[str] = field(default_factory=Counter)  # communicator -> its messages at one time, at most
+
+
+def _habits(program: Program) -> _Habits:
+    out = _Habits()
+    for name, tasks in program.chains.items():
+        count = Counter(id(task.template) for task in tasks)
+        templates = {id(task.template): task.template for task in tasks}
+        todo = [(i, count[k]) for k, template in templates.items() for i in template.instructions]
+        kernels = [i for i, _ in todo if isinstance(i, Kernel)]
+        meets = [i for i, _ in todo if isinstance(i, Meet)]
+        out.sm[name] = max((k.sm for k in kernels), default=0.0)
+        out.hbm[name] = max((k.hbm for k in kernels), default=0.0)
+        out.posts[name] = {m.communicator for m in meets}
+        out.operations |= {(m.communicator, m.operation) for m in meets}
+        sends: dict[str, tuple[int, bool]] = {}
+        for i, times in todo:
+            if isinstance(i, Send):
+                before, blocking = sends.get(i.communicator, (0, True))
+                sends[i.communicator] = before + times, blocking and i.blocking
+        out.flights.update({c: 1 if blocking else times for c, (times, blocking) in sends.items()})
+    return out
+
+
+def _most_at_one_time(system: System) -> Floats:
+    """Per resource, in capacities: more than this is never asked of it."""
+    habits = [_habits(program) for program in system.programs]
+    reference = system.owner.copy()
+    for own in (system.sm, system.hbm):
+        rank = np.flatnonzero(own >= 0)
+        reference[own[rank]] = rank
+    total = np.zeros(system.resources)
+    collectives: dict[str, Floats] = {}
+    for name, communicator in system.communicators.items():
+        mine, foreign = _uses(communicator, name, habits, reference)
+        if communicator.is_message:
+            flights = np.array([h.flights[name] for h in habits])
+            total += mine * flights[system.program_of[reference]] + foreign * flights.max()
+        else:
+            collectives[name] = mine
+            total += foreign * max(sum(name in posted for posted in h.posts.values()) for h in habits)
+    for chain in dict.fromkeys(name for h in habits for name in h.posts):
+        total += _busiest(system, habits, chain, collectives, system.program_of[reference])
+    return total
+
+
+def _busiest(
+    system: System, habits: list[_Habits], chain: str, collectives: dict[str, Floats], program: Ints
+) -> Floats:
+    """The most that one chain of the rank that each resource belongs to takes at one time."""
+    most = np.zeros(system.resources)
+    for own, shares in ((system.sm, [h.sm for h in habits]), (system.hbm, [h.hbm for h in habits])):
+        rank = np.flatnonzero(own >= 0)
+        of_program = _grains(np.array([share.get(chain, 0.0) for share in shares]))
+        most[own[rank]] = of_program[system.program_of[rank]]
+    for name, mine in collectives.items():
+        posts = np.array([name in h.posts.get(chain, ()) for h in habits])
+        if posts.any():
+            most = np.maximum(most, mine * posts[program])
+    return most
+
+
+def _uses(communicator: Communicator, name: str, habits: list[_Habits], reference: Ints) -> tuple[Floats, Floats]:
+    """Per resource: what the group of the rank it belongs to takes, and what all other groups take together."""
+    patterns = [
+        pattern
+        for operation, pattern in communicator.patterns.items()
+        if communicator.is_message or any((name, operation) in h.operations for h in habits)
+    ]
+    mine, foreign = np.zeros(len(reference)), np.zeros(len(reference))
+    others: list[tuple[Ints, Ints, Floats]] = []
+    for p in patterns:
+        amount, rank = _grains(p.use_amount), reference[p.use_resource]
+        own = (rank >= 0) & (communicator.group_of[0][rank] == p.use_group)
+        mine = np.maximum(mine, _sum(p.use_resource[own], amount[own], len(reference)))
+        others.append((p.use_group[~own], p.use_resource[~own], amount[~own]))
+    if len(others) == 1:
+        foreign = _sum(others[0][1], others[0][2], len(reference))
+    elif others:
+        foreign = _largest_operation(others, len(reference))
+    return mine, foreign
+
+
+def _largest_operation(uses: list[tuple[Ints, Ints, Floats]], resources: int) -> Floats:
+    """Per resource: the sum over groups of the operation of each group that takes most."""
+    keys = [group * resources + resource for group, resource, _ in uses]
+    key, where = np.unique(np.concatenate(keys), return_inverse=True)
+    most, at = np.zeros(len(key)), 0
+    for _, _, amount in uses:
+        most = np.maximum(most, _sum(where[at : at + len(amount)], amount, len(key)))
+        at += len(amount)
+    return _sum(key % resources, most, resources)
+
+
+def _sum(where: Ints, amounts: Floats, size: int) -> Floats:
+    return np.bincount(where, amounts, size).astype(np.float64)
+
+
+def _grains(amounts: Floats) -> Floats:
+    return np.rint(amounts / GRAIN) * GRAIN
