@@ -31,6 +31,8 @@ def _set(data: dict[str, Any], path: str, value: Any) -> None:
     here: Any = data
     for n, part in enumerate(key[:-1]):
         inner = _get(here, part, path)
+        if isinstance(key[n + 1], int) and not isinstance(inner, list):
+            raise ScenarioError(f"{path}: {dotted(key[: n + 1])} has no entries yet; set the whole list")
         if not isinstance(inner, dict | list):
             inner = _opened(key[: n + 1], inner, path)
             here[part] = inner
@@ -55,8 +57,10 @@ def _get(here: Any, part: str | int, path: str) -> Any:
 
 def _opened(key: tuple[str | int, ...], value: Any, path: str) -> dict[str, Any]:
     """The mapping that a short form stands for."""
-    if not known_keys(key):
-        raise ScenarioError(f"{path}: {unknown_key(key)}")
+    if not known_keys(key) or isinstance(key[-1], int):
+        known = key[-1] in known_keys(key[:-1])
+        what = f"{key[-1]} is a single value, not a section" if known else unknown_key(key)
+        raise ScenarioError(f"{path}: {what}")
     if key == ("model",) and isinstance(value, str):
         return load_model(value).to_dict()
     if key == ("training", "recompute"):

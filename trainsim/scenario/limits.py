@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.schema import ModelSpec, ScenarioSpec
+from trainsim.schedules import schedules
 from trainsim.sharding import strategies
 
 OPTIMIZERS = ("adam", "adamw")
+# fmt: off
+SCHEDULES = (
+    "eager-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half", "v-min", "1f1b-v",
+    "dualpipe", "dualpipev", "chimera", "hanayo", "pipedream", "pipedream-2bw", "seq1f1b", "terapipe", "gis",
+    "llama3", "deepspeed",
+)
+# fmt: on
+"""Names of the language; those without a file in ``schedules/`` are not built."""
 
 
 def limits(spec: ScenarioSpec) -> Iterator[Fault]:
@@ -43,6 +52,11 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
     if spec.parallel.etp not in (None, 1, spec.parallel.tp):
         yield Fault("parallel.etp", "expert tensor parallelism is not simulated yet; leave it out")
+    schedule = spec.pipeline.schedule or ""
+    if schedule in SCHEDULES and schedule not in schedules:
+        yield Fault("pipeline.schedule", f"not simulated yet; {', '.join(schedules)} are")
+    if schedule.endswith(".csv"):
+        yield Fault("pipeline.schedule", f"schedules from files are not built yet; {', '.join(schedules)} are")
     if spec.pipeline.p2p == "blocking":
         message = "blocking messages are not simulated yet; leave it out: the framework says how messages are sent"
         yield Fault("pipeline.p2p", message)

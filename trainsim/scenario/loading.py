@@ -39,7 +39,7 @@ def find_scenario(name_or_path: str | Path) -> Path:
     for folder in scenario_folders():
         for file in (folder / path.name, folder / f"{path.name}.yaml"):
             if file.is_file() and path.parent in (Path(), Path("scenarios")):
-                return file
+                return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
     names = scenario_names()
     near = nearest(path.stem, names)
     hint = f" Did you mean {near!r}?" if near else ""

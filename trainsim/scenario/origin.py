@@ -37,21 +37,23 @@ def value_at(data: Any, key: Key) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file of a scenario and the line of each key in it; empty for a scenario made in Python."""
+    """The file of a scenario and the line of each key in it; empty for a scenario made in Python.
+
+    Values at the keys ``changed`` were set since, so they stand in no file.
+    """
 
     file: str = ""
     folder: Path = field(default_factory=Path)
     lines: Mapping[Key, int] = field(default_factory=dict)
+    changed: tuple[Key, ...] = ()
 
     def place(self, key: Key) -> str:
         """``file:line: `` of *key*, or of the section that it would stand in."""
-        if not self.file:
+        if not self.file or any(key[: len(c)] == c for c in self.changed):
             return ""
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         return f"{self.file}:{line}: " if line else f"{self.file}: "
 
     def without(self, changed: Iterable[Key]) -> Origin:
         """The origin of a scenario whose *changed* values no longer come from the file."""
-        changed = list(changed)
-        kept = {k: n for k, n in self.lines.items() if not any(k[: len(c)] == c for c in changed)}
-        return Origin(file=self.file, folder=self.folder, lines=kept)
+        return Origin(file=self.file, folder=self.folder, lines=self.lines, changed=(*self.changed, *changed))

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from trainsim.errors import NotBuilt, ScenarioError
+from trainsim.errors import NotBuilt, ScenarioError, TrainsimError, nearest
 from trainsim.hardware.cluster import Cluster, load_topology
+from trainsim.hardware.topology import OVERRIDES
 from trainsim.job import Delay, Slow
 from trainsim.model.transformer import Transformer, load_model, transformer
 from trainsim.scenario.checks import Fault
@@ -40,13 +41,24 @@ def find_model(context: Context) -> Transformer:
 def find_cluster(context: Context) -> Cluster:
     """The topology of the scenario with its number of nodes and overrides. Raises ScenarioError."""
     spec = context.spec.cluster
-    with context.at("cluster.topology"):
-        name = spec.topology
-        beside = context.origin.folder / name
-        if ("/" in name or name.endswith((".yaml", ".yml"))) and beside.is_file():
-            name = str(beside)
-        overrides = json.dumps(spec.model_extra or {}, sort_keys=True, default=str)
+    for key in spec.model_extra or {}:
+        if key not in OVERRIDES:
+            near = nearest(key, OVERRIDES)
+            hint = f"did you mean {near!r}?" if near else f"known here: topology, {', '.join(OVERRIDES)}"
+            context.require(Fault(f"cluster.{key}", f"unknown key; {hint}"), ScenarioError)
+    name = spec.topology
+    beside = context.origin.folder / name
+    if ("/" in name or name.endswith((".yaml", ".yml"))) and beside.is_file():
+        name = str(beside)
+    overrides = json.dumps(spec.model_extra or {}, sort_keys=True, default=str)
+    try:
         cluster = _cluster(name, spec.nodes, overrides)
+    except TrainsimError as error:
+        _, found, rest = str(error).partition("override ")
+        key, colon, what = rest.partition(": ")
+        ours = found and colon and key in OVERRIDES
+        text = context.message(f"cluster.{key}", what) if ours else context.message("cluster.topology", str(error))
+        raise ScenarioError(text) from None
     if spec.nodes is None:
         context.derived("cluster.nodes", cluster.nodes, f"as topology {spec.topology} says")
     if cluster.ranks > MOST_RANKS:
@@ -68,7 +80,7 @@ def perturbations(context: Context, cluster: Cluster) -> tuple[Slow | Delay, ...
         if entry.slow:
             out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster))
         if entry.delay:
-            _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, cluster.ranks, "ranks")
+            _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, cluster.ranks, "rank")
             out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
     return tuple(out)
 
@@ -76,12 +88,12 @@ def perturbations(context: Context, cluster: Cluster) -> tuple[Slow | Delay, ...
 def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
     factor = float(slow.factor)
     if slow.node is not None:
-        _inside(context, f"{key}.node", slow.node, cluster.nodes, "nodes")
+        _inside(context, f"{key}.node", slow.node, cluster.nodes, "node")
         ranks = np.flatnonzero(cluster.node_of(np.arange(cluster.ranks)) == slow.node)
         return Slow(factor=factor, ranks=tuple(map(int, ranks)))
     number = slow.rank if slow.rank is not None else slow.gpu
     if isinstance(number, int):
-        _inside(context, f"{key}.{'gpu' if slow.rank is None else 'rank'}", number, cluster.ranks, "ranks")
+        _inside(context, f"{key}.{'gpu' if slow.rank is None else 'rank'}", number, cluster.ranks, "rank")
         return Slow(factor=factor, ranks=(number,))
     name = slow.gpu or slow.link or slow.nic
     assert isinstance(name, str)
@@ -95,4 +107,5 @@ def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
 
 def _inside(context: Context, key: str, number: int, size: int, what: str) -> None:
     if number >= size:
-        context.require(Fault(key, f"there are {size} {what}, 0 to {size - 1}"), ScenarioError)
+        have = f"there are {size} {what}s, 0 to {size - 1}" if size > 1 else f"there is one {what}, 0"
+        context.require(Fault(key, have), ScenarioError)

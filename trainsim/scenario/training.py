@@ -76,12 +76,21 @@ def _recompute(spec: str | RecomputeSpec) -> tuple[str, int | None]:
 
 
 def _gradient_bytes(context: Context, framework: Framework) -> int:
-    dtype = context.spec.training.gradient_dtype
-    if dtype:
-        return GRADIENT_BYTES[dtype]
-    nbytes = framework.gradient_bytes
-    context.derived("training.gradient_bytes", nbytes, f"on the wire, as {framework.name} does")
-    return nbytes
+    spec = context.spec.training
+    if spec.gradient_dtype:
+        return GRADIENT_BYTES[spec.gradient_dtype]
+    dtype = gradient_dtype(framework.gradient_bytes, spec.precision)
+    context.derived("training.gradient_dtype", dtype, f"on the wire, as {framework.name} does")
+    return framework.gradient_bytes
+
+
+def gradient_dtype(nbytes: int, precision: str) -> str:
+    """The name of a gradient's type on the wire.
+
+    >>> gradient_dtype(4, "bf16"), gradient_dtype(2, "fp16"), gradient_dtype(2, "fp8")
+    ('fp32', 'fp16', 'bf16')
+    """
+    return "fp32" if nbytes == GRADIENT_BYTES["fp32"] else "fp16" if precision == "fp16" else "bf16"
 
 
 def _tp_overlap(context: Context, framework: Framework) -> str:

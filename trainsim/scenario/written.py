@@ -6,6 +6,7 @@ from typing import Any
 
 from trainsim.job import Job
 from trainsim.scenario.context import Context
+from trainsim.scenario.training import gradient_dtype
 
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
@@ -48,15 +49,6 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "simulation": {"detail": job.detail, "fold": job.fold, "steps": 1, "seed": job.seed},
         "derived": dict(context.notes),
     }
-
-
-def gradient_dtype(nbytes: int, precision: str) -> str:
-    """The name of a gradient's type on the wire.
-
-    >>> gradient_dtype(4, "bf16"), gradient_dtype(2, "fp16"), gradient_dtype(2, "fp8")
-    ('fp32', 'fp16', 'bf16')
-    """
-    return "fp32" if nbytes == 4 else "fp16" if precision == "fp16" else "bf16"
 
 
 def shorten_layout(stages: tuple[int, ...]) -> str:
