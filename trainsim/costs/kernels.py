@@ -4,6 +4,7 @@ From a piece of work to seconds on a GPU; each kind of work has its own module.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from trainsim.costs.attention import attention_cost
@@ -55,7 +56,7 @@ def _memory_bound(*, kind: str, nbytes: float) -> Work:
     return MemoryBound(kind, kind, nbytes)
 
 
-_MAKERS = {"gemm": _gemm, "attention": _attention, "memory_bound": _memory_bound}
+_MAKERS: dict[str, Callable[..., Work]] = {"gemm": _gemm, "attention": _attention, "memory_bound": _memory_bound}
 
 
 def kernel_time(gpu: str | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:

@@ -1,0 +1,58 @@
+"""Profiles of frameworks: complete, sourced, and in agreement with what their memory and traffic are known to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainsim.errors import UnknownName
+from trainsim.frameworks import Framework, framework_names, load_framework
+from trainsim.hardware.gpu import load_gpu
+
+
+@pytest.mark.parametrize("name", framework_names())
+@pytest.mark.parametrize("precision", ["", "bf16", "fp16"])
+def test_profiles_are_complete(name: str, precision: str) -> None:
+    profile = load_framework(name, precision)
+    assert profile.name == name
+    assert len(profile.source) > 40
+    assert profile.attention in {"eager", *load_gpu("h100-sxm5-80gb").kernels.attention.curves}
+    assert profile.tp_overlap in {"none", "wgrad", "userbuffers"}
+    assert profile.zero1_operation in {"reduce_scatter", "all_reduce"}
+    assert profile.bucketed_stages in {"all", "first"}
+    assert profile.gradient_bytes in (2, 4)
+    assert 0 < profile.network_efficiency <= 1
+    assert 0 < profile.p2p_efficiency <= 1
+    assert not (profile.accumulation_fused and profile.accumulation_bytes_per_parameter)
+    for field, kind in Framework.__annotations__.items():
+        assert type(getattr(profile, field)).__name__ == kind, field
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "unsharded", "sharded"),
+    [
+        ("megatron-2021", "fp16", 20, (4, 16)),
+        ("megatron-2022", "fp16", 18, (6, 12)),
+        ("megatron-core", "bf16", 18, (6, 12)),
+        ("megatron-deepspeed-2022", "bf16", 20, (8, 12)),
+        ("megatron-deepspeed-2022", "fp16", 20, (4, 16)),
+        ("llm-foundry", "bf16", 16, (8, 8)),
+    ],
+)
+def test_bytes_of_model_states(name: str, precision: str, unsharded: int, sharded: tuple[int, int]) -> None:
+    """Megatron-LM's docs/dist_optimizer.md and DeepSpeed's optimizers, with and without ZeRO-1."""
+    f = load_framework(name, precision)
+    kept = f.weight_memory_bytes + f.gradient_memory_bytes
+    assert kept + f.optimizer_memory_bytes == unsharded
+    assert (kept, f.optimizer_memory_bytes) == sharded
+
+
+def test_a_base_is_a_base() -> None:
+    """What blocks launches differs from what does not in nothing else."""
+    plain, blocking = (load_framework("megatron-deepspeed-2022" + end) for end in ("", "-launch-blocking"))
+    differ = {k for k in Framework.__annotations__ if getattr(plain, k) != getattr(blocking, k)}
+    assert differ == {"name", "source", "host_blocking"}
+
+
+def test_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'megatron-core'"):
+        load_framework("megatron-cor")
