@@ -22,6 +22,8 @@ class Work(StrEnum):
     I = "I"  # input gradient only  # noqa: E741
     W = "W"  # weight gradient only
 
+    __hash__ = str.__hash__  # orders are large sets of these, and an enum's own hash is slow
+
 
 class Slot(NamedTuple):
     """One pass over one chunk of layers; ``chunk`` counts the virtual stages of the rank."""

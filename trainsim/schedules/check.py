@@ -47,8 +47,6 @@ def check(schedule: str, ranks: int, *, microbatches: int, chunks: int = 1, grou
 def one_chunk(name: str, chunks: int, group: int | None) -> None:
     """The constraint of a schedule without virtual stages."""
     if chunks != 1:
-        raise InvalidPlan(
-            f"{name} has one chunk per rank, not {chunks}; chunks: 1 works, or interleaved-1f1b."
-        )
+        raise InvalidPlan(f"{name} has one chunk per rank, not {chunks}; chunks: 1 works, or interleaved-1f1b.")
     if group is not None:
         raise InvalidPlan(f"{name} takes no group of microbatches (got {group}); only interleaved-1f1b does.")

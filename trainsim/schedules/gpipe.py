@@ -10,9 +10,7 @@ from trainsim.schedules.sequences import backwards, forwards, paired
 
 
 @schedules.register("gpipe", "GPipe", "ScheduleGPipe")
-def gpipe(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
-) -> Iterator[Slot]:
+def gpipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """Every rank holds all microbatches before its first backward; backwards ascend, as in PyTorch.
 
     >>> print(*gpipe(0, 2, microbatches=3))

@@ -1,0 +1,91 @@
+"""
+Orders as text: PyTorch's compute-only cells, ``[stage][F|B|I|W][microbatch]``, one row per rank.
+
+Two cells that run at once are one cell of their own: ``(0F7;7B3)OVERLAP_F_B``. The format is that of
+``torch.distributed.pipelining`` (schedule CSV files, ``_Action``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from trainsim.errors import InvalidPlan
+from trainsim.schedules import Slot, Work, schedules
+from trainsim.schedules.check import check
+
+_WORKS = {work.value: work for work in Work}
+_CELL = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
+_PAIR = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B", re.ASCII)
+
+
+class Cell(NamedTuple):
+    """One pass of a microbatch over a stage; stages count along the whole pipeline."""
+
+    stage: int
+    work: Work
+    microbatch: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Cell(5, Work.F, 3))
+        '5F3'
+        """
+        return f"{self.stage}{self.work}{self.microbatch}"
+
+
+def schedule(
+    name: str, stages: int, microbatches: int, chunks: int = 1, *, group: int | None = None
+) -> list[list[str]]:
+    """The order of the schedule called *name* on *stages* ranks: a list of PyTorch's cells per rank.
+
+    With several *chunks* chunk c of rank r is stage ``c * stages + r``. Raises UnknownName and InvalidPlan.
+
+    >>> schedule("1f1b", stages=2, microbatches=2)
+    [['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']]
+    """
+    check(name, stages, microbatches=microbatches, chunks=chunks, group=group)
+    order = schedules[name]
+    return [
+        [
+            str(_cell(slot, rank, stages))
+            for slot in order(rank, stages, microbatches=microbatches, chunks=chunks, group=group)
+        ]
+        for rank in range(stages)
+    ]
+
+
+def _cell(slot: Slot, rank: int, ranks: int) -> Cell:
+    return Cell(slot.chunk * ranks + rank, slot.work, slot.microbatch)
+
+
+def parse_cell(text: str) -> tuple[Cell, ...]:
+    """The cell that *text* writes: one pass, or the forward and the backward that overlap.
+
+    >>> parse_cell("3I12")
+    (Cell(stage=3, work=<Work.I: 'I'>, microbatch=12),)
+    >>> print(*parse_cell("(0F7;7B3)OVERLAP_F_B"))
+    0F7 7B3
+    """
+    found = _CELL.fullmatch(text.strip())
+    if found:
+        stage, work, microbatch = found.groups()
+        return (Cell(int(stage), _WORKS[work], int(microbatch)),)
+    pair = _PAIR.fullmatch(text.strip())
+    if pair:
+        return parse_cell(pair[1]) + parse_cell(pair[2])
+    raise InvalidPlan(
+        f"{text!r} is not a cell of a schedule; cells look like 0F1, 2B3, 0I1, 0W1 or (0F7;7B3)OVERLAP_F_B"
+    )
+
+
+def format_cell(cells: Sequence[Cell]) -> str:
+    """The inverse of ``parse_cell``."""
+    text = ";".join(map(str, cells))
+    return f"({text})OVERLAP_F_B" if len(cells) == 2 else text
+
+
+def parse_order(order: Iterable[Iterable[str]]) -> list[list[tuple[Cell, ...]]]:
+    """All rows of an order; empty cells (PyTorch writes them for idle ticks) are left out."""
+    return [[parse_cell(text) for text in row if text.strip()] for row in order]
