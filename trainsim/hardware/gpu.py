@@ -65,7 +65,7 @@ def load_gpu(name: str) -> GPU:
         memory_bandwidth=parse_bandwidth(data["memory_bandwidth"]),
         sms=data["sms"],
         nvlink_bandwidth=parse_bandwidth(data["nvlink_bandwidth"]),
-        source=data["source"],
+        source=" ".join(data["source"].split()),
         kernels=load_kernels(data["kernels"]),
         measured=data["measured"],
     )
