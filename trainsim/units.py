@@ -38,21 +38,14 @@ _BYTES = MappingProxyType(
 _BANDWIDTH = MappingProxyType(
     _table(_DECIMAL | _BINARY, "B/s", "Bps", "bytes/s")
     | _table(_DECIMAL | _BINARY, "b/s", "bps", "bit/s", "bits/s", factor=0.125)
-    | {
-        p.lower() + ending: s / 8
-        for p, s in _DECIMAL.items()
-        for ending in ["bps", "bit/s"]
-        if p not in ("", "K")
-    }
+    | {p.lower() + ending: s / 8 for p, s in _DECIMAL.items() for ending in ["bps", "bit/s"] if p not in ("", "K")}
 )
 _TIME = MappingProxyType(
     {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6}
     | {"ns": 1e-9, "ps": 1e-12, "min": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0}
 )
 _COUNT = MappingProxyType(_DECIMAL | _BINARY | {"m": 1e6, "B": 1e9, "b": 1e9, "t": 1e12})
-_FLOPS = MappingProxyType(
-    _table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", "flops", "FLOPs/s", "flop/s", "F")
-)
+_FLOPS = MappingProxyType(_table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", "flops", "FLOPs/s", "flop/s", "F"))
 
 
 def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str) -> float:
@@ -66,9 +59,7 @@ def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str
             raise BadQuantity(f"{value!r} is not {what}; write {examples}")
         number, unit = float(match[1].replace("_", "").replace(",", "")), match[2]
     if unit and unit not in units:
-        hint = (
-            " (b is a bit and B a byte)" if unit.lower() in {"gb", "mb", "kb", "tb", "gb/s", "mb/s"} else ""
-        )
+        hint = " (b is a bit and B a byte)" if unit.lower() in {"gb", "mb", "kb", "tb", "gb/s", "mb/s"} else ""
         raise BadQuantity(f"{value!r} is not {what}: unit {unit!r} is unknown{hint}; write {examples}")
     if not isfinite(number) or number < 0:
         raise BadQuantity(f"{value!r} is not {what}: it must be finite and not negative")
@@ -93,9 +84,7 @@ def parse_bandwidth(value: Quantity) -> float:
     >>> parse_bandwidth("200Gbps"), parse_bandwidth("25 GB/s"), parse_bandwidth(1e9)
     (25000000000.0, 25000000000.0, 1000000000.0)
     """
-    return _parse(
-        value, "a bandwidth", _BANDWIDTH, "200Gbps or 200Gb/s (bits), 25GB/s (bytes) or plain bytes/s"
-    )
+    return _parse(value, "a bandwidth", _BANDWIDTH, "200Gbps or 200Gb/s (bits), 25GB/s (bytes) or plain bytes/s")
 
 
 def parse_time(value: Quantity) -> float:
@@ -158,13 +147,14 @@ def format_bandwidth(value: float) -> str:
 
 
 def format_time(value: float) -> str:
+    """Hours only from two of them on.
+
+    >>> format_time(1.26), format_time(105.22), format_time(2.5e-5), format_time(9000)
+    ('1.26 s', '105.2 s', '25 us', '2.5 h')
     """
-    >>> format_time(1.26), format_time(105.22), format_time(2.5e-5)
-    ('1.26 s', '105.2 s', '25 us')
-    """
-    return _format(
-        value, [(7200, " h"), (1, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps")]
-    )
+    if value >= 7200:
+        return _format(value, [(3600, " h")])
+    return _format(value, [(1, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps")])
 
 
 def format_count(value: float) -> str:

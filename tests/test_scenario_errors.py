@@ -1,0 +1,200 @@
+"""Bad input: each is one message that names the file, the line, the key, the value and the way out."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainsim.errors import NotBuilt, TrainsimError
+from trainsim.scenario.loading import read_text
+from trainsim.scenario.scenario import Scenario
+
+GOOD = "model: gpt2\ncluster: {topology: dgx_a100, nodes: 1}\n"
+BLOOM = "model: bloom-176b\nframework: megatron-deepspeed-2022\ncluster:\n  topology: jean_zay_a100\n  nodes: 48\n"
+
+CASES = {
+    "empty": ("", ["is empty", "`model:`"]),
+    "only a comment": ("# nothing\n", ["is empty"]),
+    "list": ("- a\n- b\n", [":1:", "holds a list"]),
+    "single value": ("hello\n", ["single value"]),
+    "two documents": ("a: 1\n---\nb: 2\n", ["several documents"]),
+    "duplicate key": (GOOD + "model: gpt2-xl\n", [":3:", "model is already given in line 1"]),
+    "duplicate key inside": (GOOD + "parallel:\n  tp: 1\n  tp: 2\n", [":5:", "tp is already given in line 4"]),
+    "tab": ("model:\n\tname: x\n", [":2:", "tab"]),
+    "broken YAML": ("model: [1, 2\ncluster: }\n", ["not valid YAML"]),
+    "endless alias": ("model: &a [*a]\n", ["deeply nested"]),
+    "unknown tag": ("model: !!python/object:os.system x\n", ["not valid YAML"]),
+    "key is a list": ("[a, b]: 1\n", ["must be a word"]),
+    "no cluster": ("model: gpt2\n", ["cluster: is missing", "topology: dgx_h100"]),
+    "unknown section": (GOOD + "trainin: {}\n", [":3:", "trainin", "did you mean 'training'"]),
+    "unknown key": (GOOD + "parallel:\n  tpp: 2\n", [":4:", "parallel.tpp", "did you mean 'tp'"]),
+    "key of another section": (GOOD + "parallel:\n  micro_batch: 2\n", ["belongs under training"]),
+    "list for a mapping": (GOOD + "parallel: [1, 2]\n", [":3:", "parallel = [1, 2]", "wants a mapping"]),
+    "mapping for a list": (GOOD + "what_if: {slow: 1}\n", [":3:", "wants a list"]),
+    "word for a number": (GOOD + "parallel:\n  tp: two\n", [":4:", "parallel.tp = 'two'", "whole number"]),
+    "true for a number": (GOOD + "parallel: {tp: true}\n", ["parallel.tp = true", "whole number"]),
+    "fraction": (GOOD + "parallel: {tp: 1.5}\n", ["parallel.tp = 1.5", "whole number"]),
+    "number for a word": (GOOD + "framework: 3\n", ["framework = 3"]),
+    "number for true": (GOOD + "parallel: {sequence_parallel: 1}\n", ["true or false"]),
+    "zero": (GOOD + "parallel: {tp: 0}\n", ["at least 1"]),
+    "negative": (GOOD + "training: {micro_batch: -2}\n", ["training.micro_batch = -2", "at least 1"]),
+    "absurd": (GOOD + "training: {sequence_length: 99999999999999}\n", ["at most"]),
+    "infinite": (GOOD + "training: {micro_batch: .inf}\n", ["whole number"]),
+    "absurd nodes": ("model: gpt2\ncluster: {topology: dgx_a100, nodes: 900000}\n", ["cluster", "900000"]),
+    "unknown option": (GOOD + "training: {recompute: ful}\n", ["did you mean 'full'"]),
+    "parsecs": (GOOD + "sharding: {reduce_bucket: 25 parsecs}\n", ["25 parsecs", "500M"]),
+    "bandwidth in parsecs": (
+        "model: gpt2\ncluster:\n  topology: dgx_a100\n  nic_bandwidth: 25 parsecs\n",
+        [":4:", "cluster.nic_bandwidth", "parsecs", "200Gbps"],
+    ),
+    "unknown override": (
+        "model: gpt2\ncluster:\n  topology: dgx_a100\n  nic_bandwith: 25GB/s\n",
+        [":4:", "did you mean 'nic_bandwidth'"],
+    ),
+    "unknown model": ("model: gpt-2\ncluster: {topology: dgx_a100}\n", [":1:", "gpt-2", "gpt2"]),
+    "unknown topology": ("model: gpt2\ncluster: {topology: dgx_a10}\n", [":2:", "Did you mean 'dgx_a100'"]),
+    "unknown framework": (GOOD + "framework: megatron-cor\n", [":3:", "Did you mean 'megatron-core'"]),
+    "unknown schedule": (GOOD + "pipeline: {schedule: 1f1c}\n", [":3:", "Did you mean '1f1b'"]),
+    "unknown algorithm": (GOOD + "network: {algorithm: rinf}\n", [":3:", "Did you mean 'ring'"]),
+    "unknown collective": (GOOD + "network: {algorithm: {allreduce: ring}}\n", ["all_reduce"]),
+    "heads": (BLOOM + "parallel:\n  tp: 3\n  pp: 16\n", [":7:", "112 heads do not divide by tp=3", "tp=1, 2, 4, 7, 8"]),
+    "product": (BLOOM + "parallel: {tp: 4, pp: 12, dp: 7}\n", ["336", "384", "dp=8 would"]),
+    "product without dp": (BLOOM + "parallel: {tp: 4, pp: 11}\n", ["44", "384", "pp=1, 2, 3, 4, 6, 8, 12", "nodes="]),
+    "batch": (
+        BLOOM + "parallel: {tp: 4, pp: 12}\ntraining: {global_batch: 2047, micro_batch: 2}\n",
+        ["2047", "16", "2032", "2048"],
+    ),
+    "layers": (BLOOM + "parallel: {tp: 4, pp: 16}\n", ["70 layers do not divide by pp=16", "pp=", "layout"]),
+    "layout length": (GOOD + "pipeline: {layout: [6, 6]}\n", ["2 numbers", "1 virtual stages"]),
+    "layout sum": (GOOD + "parallel: {pp: 2}\npipeline: {layout: [6, 5]}\n", ["11 layers", "1 too few"]),
+    "chunks": (GOOD + "pipeline: {schedule: 1f1b, chunks: 2}\n", ["interleaved-1f1b"]),
+    "positions": (GOOD + "training: {sequence_length: 4096}\n", ["1024 learned positions"]),
+    "sequence parallel": (
+        GOOD + "parallel: {tp: 4, sequence_parallel: true}\ntraining: {sequence_length: 510}\n",
+        ["510", "tp=4"],
+    ),
+    "order": (GOOD + "parallel: {order: [tp, dp]}\n", ["parallel.order", "once"]),
+    "precision": (GOOD + "training: {precision: fp8}\n", ["fp8", "a100"]),
+    "layers of selective": (GOOD + "training: {recompute: {mode: selective, layers: 2}}\n", ["full only"]),
+    "slow without target": (GOOD + "what_if:\n- slow: {factor: 2}\n", [":4:", "node, gpu, rank, link or nic"]),
+    "slow with two": (GOOD + "what_if:\n- slow: {factor: 2, rank: 1, node: 0}\n", ["one thing"]),
+    "slow by nothing": (GOOD + "what_if:\n- slow: {factor: 0, rank: 1}\n", ["more than 0"]),
+    "two in one": (GOOD + "what_if:\n- {slow: {factor: 2, rank: 1}, fail: x}\n", ["one of slow"]),
+    "slow node": (GOOD + "what_if:\n- slow: {factor: 2, node: 3}\n", ["what_if.0.slow.node = 3", "one node"]),
+    "slow rank": (GOOD + "what_if:\n- slow: {factor: 2, rank: 8}\n", ["8 ranks, 0 to 7"]),
+    "slow link": (GOOD + "what_if:\n- slow: {factor: 2, link: foo}\n", [":4:", "foo"]),
+    "delay": (GOOD + "what_if:\n- delay: {rank: 1, seconds: 3 parsecs}\n", ["parsecs"]),
+    "model sizes": ("model: {hidden: 64}\ncluster: {topology: dgx_a100}\n", ["layers", "must be given"]),
+    "model family": (
+        "model: {family: gtp, layers: 1, hidden: 8, heads: 1, vocab: 9}\ncluster: {topology: dgx_a100}\n",
+        ["gtp"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_one_clear_message(case: str, tmp_path: Path) -> None:
+    text, expected = CASES[case]
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(TrainsimError) as error:
+        Scenario.load(file).resolve()
+    message = str(error.value)
+    for words in [*expected, "bad.yaml"]:
+        assert words in message, message
+    assert "pydantic" not in message
+    assert "<" not in message
+
+
+LATER = [
+    "parallel: {cp: 2}",
+    "parallel: {ep: 2}",
+    "parallel: {etp: 4}",
+    "pipeline: {p2p: blocking}",
+    "pipeline: {schedule: zb-h1}",
+    "pipeline: {schedule: order.csv}",
+    "sharding: {strategy: zero3}",
+    "sharding: {quantized_weights: true}",
+    "sharding: {offload: {optimizer: cpu}}",
+    "training: {optimizer: adafactor}",
+    "training: {attention: xformers}",
+    "simulation: {steps: 3}",
+    "what_if: [{jitter: {sigma: 0.1}}]",
+    "what_if: [{fail: {node: 1}}]",
+]
+
+
+@pytest.mark.parametrize("text", LATER)
+def test_what_is_not_built_says_what_is(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "later.yaml"
+    file.write_text(GOOD + text + "\n")
+    with pytest.raises(NotBuilt, match=r"later\.yaml:3: .*(not simulated|not built|one step)"):
+        Scenario.load(file).resolve()
+
+
+@pytest.mark.parametrize("part", ["moe: {experts: 8}", "lora: {rank: 8}", "encoder_layers: 4"])
+def test_models_that_are_not_built(part: str) -> None:
+    data = read_text(f"model: {{layers: 2, hidden: 64, heads: 2, vocab: 99, {part}}}\n", name="m", folder=Path())[0]
+    with pytest.raises(NotBuilt):
+        Scenario.from_dict({**data, "cluster": {"topology": "dgx_a100", "nodes": 1}}).resolve()
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "long.yaml").write_text("a: " + "x" * (2 << 20))
+    for name in ("missing.yaml", "", "binary.yaml", "long.yaml", "../nothing"):
+        with pytest.raises(TrainsimError):
+            Scenario.load(tmp_path / name)
+    with pytest.raises(TrainsimError, match="Did you mean 'bloom_3d'"):
+        Scenario.load("bloom_3")
+
+
+def test_changed_values_stand_in_no_line() -> None:
+    with pytest.raises(TrainsimError) as error:
+        Scenario.load("bloom_3d").replace({"parallel.tp": 3}).resolve()
+    assert str(error.value).startswith("parallel.tp = 3: 112 heads")
+
+
+def test_many_mistakes_are_listed_together(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("model: gpt2\nclustr: {}\nparallel: {tp: 0, ppp: 1}\n" + "".join(f"k{n}: 1\n" for n in range(20)))
+    with pytest.raises(TrainsimError) as error:
+        Scenario.load(file)
+    lines = str(error.value).splitlines()
+    assert len(lines) == 9
+    assert lines[-1].startswith("... and")
+
+
+yaml_like = st.text(alphabet="model: cluster{}[]-&*!|>#'\"\n\t,0123.x?%@~", max_size=80)
+
+
+@given(text=yaml_like)
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_no_text_crashes_the_loader(text: str) -> None:
+    try:
+        data, origin = read_text(text, name="t", folder=Path())
+    except TrainsimError as error:
+        assert str(error).startswith("t:")
+        return
+    with suppress(TrainsimError):
+        Scenario(data, origin)
+
+
+leaves = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=4)
+values = st.recursive(leaves, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=4), v, max_size=3))
+fields = st.sampled_from(
+    ["parallel", "parallel.tp", "training.recompute", "model", "cluster", "cluster.nodes", "cluster.gpu", "what_if",
+     "pipeline.layout", "network.algorithm", "sharding.offload", "simulation", "name", "sharding.reduce_bucket"]
+)  # fmt: skip
+
+
+@given(field=fields, value=values)
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_any_value_of_any_field_is_accepted_or_refused_in_words(field: str, value: object) -> None:
+    base = Scenario.from_dict({"model": "gpt2", "cluster": {"topology": "dgx_a100", "nodes": 1}})
+    try:
+        base.replace({field: value}).resolve()
+    except TrainsimError as error:
+        assert str(error)
