@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainsim.errors import InvalidTopology
+from trainsim.hardware.binding import binding_links
 from trainsim.hardware.fabric import Fabric
 from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.hardware.naming import find_links, link_name
@@ -131,6 +132,11 @@ class Cluster:
         per_node = np.arange(self.nodes, dtype=np.int64)[:, None] * self.gpus_per_node + owner
         local = np.where(owner >= 0, per_node, -1).ravel()
         return np.concatenate([local, np.full(self.fabric.links, -1, np.int64)])
+
+    @cached_property
+    def binding(self) -> Bools:
+        """Links that can be the tightest of a way; the others never slow anybody (unless something is broken)."""
+        return binding_links(self.local_links, self.routed, self.fabric, self.nodes)
 
     @cached_property
     def routed(self) -> NodeRoutes:

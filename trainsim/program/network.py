@@ -5,13 +5,14 @@ The groups in which ranks talk, and what it costs them: communicators with the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
-from trainsim.system import Communicator, Floats, Ints, Pattern
+from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
 MESSAGES = ("pp-forward", "pp-backward")
 TINY = ("world",)  # carries a few bytes: only its latency counts
@@ -56,10 +57,12 @@ class Network:
         return self._alone[key].seconds(0, nbytes)[0]
 
     def pattern(self, name: str, operation: str) -> Pattern:
-        """How *operation* moves bytes over all groups of the communicator."""
+        """How *operation* moves bytes over all groups of the communicator; on links that can bind."""
         key = name, operation
         if key not in self._patterns:
-            self._patterns[key] = self._pattern(name, operation, self._members[name])
+            pattern = self._pattern(name, operation, self._members[name])
+            healthy = self.bandwidth is self.job.cluster.bandwidth
+            self._patterns[key] = _on_links(pattern, self.job.cluster.binding) if healthy else pattern
         return self._patterns[key]
 
     def communicators(self, used: Iterable[tuple[str, str]]) -> dict[str, Communicator]:
@@ -102,6 +105,17 @@ class Network:
             network_efficiency=framework.network_efficiency,
             bandwidth=self.bandwidth,
         )
+
+
+def _on_links(pattern: Pattern, links: Bools) -> Pattern:
+    keep = links[pattern.use_resource]
+    return replace(
+        pattern,
+        use_group=pattern.use_group[keep],
+        use_resource=pattern.use_resource[keep],
+        use_amount=pattern.use_amount[keep],
+        use_hold=pattern.use_hold[keep],
+    )
 
 
 def link_bandwidth(job: Job) -> Floats:
