@@ -120,7 +120,12 @@ class Result:
 
     @cached_property
     def communication(self) -> dict[str, Traffic]:
-        return communication(self.lanes, self.breakdown, Hops(self.job))
+        return communication(self.lanes, self.breakdown, self.hops)
+
+    @cached_property
+    def hops(self) -> Hops:
+        """Where the groups of this job lie in the machine."""
+        return Hops(self.job.cluster, self.simulation.plan.parts.network)
 
     @cached_property
     def critical_path(self) -> CriticalPath:
@@ -129,8 +134,8 @@ class Result:
     @cached_property
     def estimate(self) -> Expectation:
         """The closed form, and where the simulation differs from it."""
-        one = self.simulation
-        return expectation(one.estimate_s, one.estimate_parts, self.critical_path, self.step_time)
+        closed = self.simulation.estimate
+        return expectation(closed.seconds, closed.parts, self.critical_path, self.step_time)
 
     @cached_property
     def parameters(self) -> dict[str, float]:
@@ -145,7 +150,9 @@ class Result:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What to know before believing the numbers."""
-        out = [*self.notes, *(note for note in self.simulation.notes if note not in self.notes)]
+        out, gpu = list(self.notes), self.job.cluster.gpu
+        if not gpu.measured:
+            out.append(f"No kernels were measured on {gpu.name}: its constants are derived from the datasheet.")
         if not self.memory.fits:
             full, giga = self.memory.fullest, 2.0**30
             out.append(
@@ -165,7 +172,7 @@ class Result:
     @cached_property
     def pipeline(self) -> tuple[int, ...]:
         """One rank per stage: a pipeline that ``what_if`` touches, or else the first."""
-        rows = Hops(self.job).mesh.groups("pp")
+        rows = self.hops.mesh.groups("pp")
         touched = [
             r
             for w in self.job.what_if

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.job import Job
+from trainsim.hardware.cluster import Cluster
 from trainsim.parallel.mesh import Mesh
 from trainsim.program.network import Network
 
@@ -13,9 +13,9 @@ class Hops:
     """For a communicator: ranks per group, and the part of the hops from each member to the next (in rank order, as
     a ring) that goes over the network."""
 
-    def __init__(self, job: Job):
-        self.job = job
-        self._network = Network(job)
+    def __init__(self, cluster: Cluster, network: Network):
+        self._cluster = cluster
+        self._network = network
         self._known: dict[str, tuple[int, float]] = {}
 
     @property
@@ -31,5 +31,5 @@ class Hops:
         if not self._network.has(communicator):
             return 1, 0.0
         members = self._network.members(communicator)
-        crosses = self.job.cluster.crosses_network(members.ravel(), np.roll(members, -1, axis=1).ravel())
+        crosses = self._cluster.crosses_network(members.ravel(), np.roll(members, -1, axis=1).ravel())
         return members.shape[1], float(crosses.mean())

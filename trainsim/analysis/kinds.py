@@ -31,14 +31,14 @@ COMMUNICATION = ("tp", "cp", "ep", "pp", "dp", "offload")
 TITLES = {
     "compute": "forward and backward kernels",
     "recompute": "recomputed forward kernels",
-    "tp": "tensor-parallel communication",
-    "cp": "context-parallel communication",
-    "ep": "expert-parallel communication",
+    "tp": "tensor-parallel collectives",
+    "cp": "context-parallel collectives",
+    "ep": "expert-parallel collectives",
     "pp": "pipeline messages in flight",
-    "dp": "gradient and parameter communication",
+    "dp": "gradients and parameters",
     "offload": "offload to host or disk",
     "optimizer": "optimizer",
     "bubble": "pipeline bubble",
-    "other": "host, delays and the rest",
+    "other": "host, delays, the rest",
 }
 """What each row of a breakdown is, for people."""

@@ -201,4 +201,5 @@ class Lanes:
 def _table(row: Ints, column: Ints, weight: Floats, rows: int) -> Floats:
     """Sums of *weight* in a table of *rows* x KINDS."""
     width = len(KINDS)
-    return np.bincount(row * width + column, weight, rows * width).reshape(rows, width)
+    sums: Floats = np.bincount(row * width + column, weight, rows * width).astype(np.float64)
+    return sums.reshape(rows, width)

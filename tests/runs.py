@@ -1,0 +1,51 @@
+"""Results without an engine: hand-made traces dressed as simulations."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from tests.traces import Shape, pipeline
+from trainsim.program.estimate import Estimate
+from trainsim.result import Result
+
+
+class Network:
+    """A layout of ``replicas`` ranks per stage; nothing crosses a node but ``dp``."""
+
+    def __init__(self, shape: Shape):
+        ranks = np.arange(shape.stages * shape.replicas)
+        self.mesh = SimpleNamespace(groups=lambda axis: ranks.reshape(shape.stages, -1).T)
+        self._members = {"tp": ranks.reshape(-1, 1).repeat(2, 1), "dp": ranks.reshape(shape.stages, -1)}
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    def members(self, name: str) -> np.ndarray:
+        return self._members[name]
+
+
+def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None) -> Result:
+    """The result of a pipeline executed by its definition."""
+    trace, programs, program_of = pipeline(shape)
+    cluster = SimpleNamespace(
+        ranks=len(program_of),
+        gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True),
+        crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
+    )
+    from trainsim.model.transformer import load_model
+
+    job = SimpleNamespace(
+        name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
+        training=SimpleNamespace(
+            sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16"
+        ),
+    )  # fmt: skip
+    parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}
+    simulation = SimpleNamespace(
+        job=job, programs=programs, program_of=program_of, trace=trace, wall_s=0.01,
+        estimate=Estimate(seconds=sum(parts.values()), parts=parts),
+        plan=SimpleNamespace(parts=SimpleNamespace(network=Network(shape))),
+    )  # fmt: skip
+    return Result(simulation=simulation, scenario=scenario or {"name": name})

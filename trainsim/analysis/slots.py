@@ -1,0 +1,67 @@
+"""What a rank's compute chain looks like from afar: its passes as intervals, and the idle time between them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trainsim.analysis.breakdown import gaps
+from trainsim.analysis.lanes import Floats, Ints, Lanes
+from trainsim.analysis.memory import task_bounds
+from trainsim.program.instructions import KINDS
+
+
+class Slots(NamedTuple):
+    """The tasks of a compute chain as columns: times in seconds, and seconds in spans per kind (tasks x KINDS)."""
+
+    work: tuple[str, ...]
+    chunk: Ints
+    microbatch: Ints
+    start: Floats
+    end: Floats
+    seconds: Floats
+
+
+class Idle(NamedTuple):
+    """Intervals (seconds) in which a chain does nothing. ``source`` is the stage it waits for, -1 if none is known;
+    ``what`` names the chain that ends the wait (``pp-forward``, ``dp``, ...) or is ``peers`` of a collective."""
+
+    start: Floats
+    end: Floats
+    source: Ints
+    what: tuple[str, ...]
+
+
+def slots(lanes: Lanes, c: int) -> Slots:
+    """The tasks of class *c* in order; a task that only waits has no length."""
+    lane, tasks = lanes.compute[c], lanes.trace.tasks[lanes.compute[c].number]
+    start, end = task_bounds(lane, lanes.trace.rows[lane.number].tasks)
+    seconds = np.zeros((len(tasks), len(KINDS)))
+    np.add.at(seconds, lane.task, lane.seconds + lane.held)
+    return Slots(
+        work=tuple(t.template.work for t in tasks),
+        chunk=np.array([t.template.chunk for t in tasks], np.int64),
+        microbatch=np.array([t.microbatch for t in tasks], np.int64),
+        start=start,
+        end=end,
+        seconds=seconds,
+    )
+
+
+def idle(lanes: Lanes, c: int) -> Idle:
+    """When class *c* waits, by start: for events between rows, and for late peers between posting and starting."""
+    lane = lanes.compute[c]
+    since, length = gaps(lane)
+    rows, late = np.flatnonzero(length > 0), np.flatnonzero(lane.start > lane.posted)
+    start = np.concatenate([since[rows], lane.posted[late], lane.end[-1:]])
+    end = np.concatenate([lane.posted[rows], lane.start[late], [lanes.step] * min(1, len(lane))])
+    cause = np.concatenate([lane.cause[rows], lane.cause[late], np.full(min(1, len(lane)), -1, np.int64)])
+    chain = np.where(cause >= 0, lanes.chain_of[cause], -1)
+    owner = np.array([one.owner for one in lanes.all], np.int64)
+    source = np.where(chain >= 0, lanes.stage[owner[chain]], -1)
+    names = [lanes.all[k].name.removeprefix("send:") if k >= 0 else "" for k in chain.tolist()]
+    what = [*names[: len(rows)], *("peers" for _ in late), ""]
+    order = np.argsort(start, kind="stable")
+    order = order[end[order] > start[order]]
+    return Idle(start[order], end[order], source[order], tuple(what[k] for k in order.tolist()))

@@ -1,0 +1,157 @@
+"""The step as a Chrome trace: loads in Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+Format: "Trace Event Format" of the Chromium project; complete events (``ph: X``), times in microseconds. A process per
+rank, a thread per chain and stream; arrows from a message's sender to the pass that waited for it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainsim.trace import Floats, Ints, Label, RowTimes, Run, Trace
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+STREAMS = ("compute", "tp", "cp", "ep", "pp", "dp", "offload")
+"""Threads in this order; other streams follow."""
+Threads = dict[tuple[str, str], int]
+"""(chain, stream) -> thread."""
+
+
+def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
+    """Write every span of *ranks* to *path*; gzipped (quickly) if the name ends in ``.gz``."""
+    text = "".join(_document(result, ranks)).encode()
+    path.write_bytes(gzip.compress(text, 1, mtime=0) if path.suffix == ".gz" else text)
+    return path
+
+
+def _document(result: Result, ranks: Sequence[int]) -> Iterator[str]:
+    trace, lanes = result.trace, result.lanes
+    about = {"name": result.name, "step_time_s": result.step_time, "mfu": result.mfu, "bubble": result.bubble.fraction}
+    yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
+    heads = []
+    for order, rank in enumerate(ranks):
+        stage = int(lanes.stage[trace.rank_class[rank]])
+        heads += _names(trace, rank, f"stage {stage} · rank {rank}", order)
+    yield ",\n".join(json.dumps(head, ensure_ascii=False) for head in heads)
+    shown = {int(trace.rank_class[rank]): rank for rank in ranks}
+    for rank in ranks:
+        threads = _threads(trace, rank)
+        for chain in trace.chain_names(rank):
+            yield from _chain(trace, rank, chain, threads)
+    yield from _arrows(result, shown)
+    yield "\n]}\n"
+
+
+def _threads(trace: Trace, rank: int) -> Threads:
+    """(chain, stream) -> thread: streams of the compute chain first; concurrent chains never share a thread."""
+    pairs: dict[tuple[str, str], None] = {}
+    for chain in trace.chain_names(rank):
+        used = np.unique(trace.spans(rank, chain).label).tolist()
+        pairs |= dict.fromkeys((chain, trace.labels[k].stream) for k in used)
+    place = {stream: k for k, stream in enumerate(STREAMS)}
+    order = sorted(pairs, key=lambda pair: (place.get(pair[1], len(place)), pair[0] != "compute", pair))
+    return {pair: k for k, pair in enumerate(order)}
+
+
+def _names(trace: Trace, rank: int, name: str, order: int) -> list[dict[str, Any]]:
+    heads: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}},
+        {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": order}},
+    ]
+    for (chain, stream), thread in _threads(trace, rank).items():
+        title = stream if chain in ("compute", stream) else f"{stream} ({chain.removeprefix('send:')})"
+        heads += [
+            {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": title}},
+            {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
+        ]
+    return heads
+
+
+def _chain(trace: Trace, rank: int, chain: str, threads: Threads) -> Iterator[str]:
+    """All spans of a chain, run by run: the text of a run is made once and filled in by numbers, a row at a time."""
+    number = trace.number[int(trace.rank_class[rank]), chain]
+    rows, marks = trace.row_times(number), trace.rows[number].marks
+    marked = np.zeros(len(rows.run), bool)
+    marked[list(marks)] = True
+    late = rows.start > rows.posted
+    kind = rows.run * 2 + late
+    for one in np.unique(kind[~marked]).tolist():
+        run = trace.runs[one // 2]
+        text = _text(run.labels, rank, threads, chain, lengths=_lengths(run), waited=bool(one % 2))
+        yield from _fill(text, _numbers(run, rows, np.flatnonzero((kind == one) & ~marked), waited=bool(one % 2)))
+    for row, ends in marks.items():
+        labels, first = trace.runs[int(rows.run[row])].labels, float(rows.start[row])
+        text, starts = _text(labels, rank, threads, chain), [first, *ends[:-1]]
+        flat = [x for a, b in zip(starts, ends, strict=True) for x in (a * 1e6, (b - a) * 1e6, rows.microbatch[row])]
+        yield text % tuple(flat)
+
+
+def _lengths(run: Run) -> list[float]:
+    return [(b - a) * 1e6 for a, b in zip(run.starts, run.ends, strict=True)]
+
+
+def _numbers(run: Run, rows: RowTimes, which: Ints, *, waited: bool) -> Floats:
+    """Per row what its text has room for: start and microbatch of each span, and after the first how long it waited."""
+    out = np.empty((len(which), 2 * len(run.labels)))
+    out[:, ::2] = (rows.start[which, None] + np.array(run.starts)) * 1e6
+    out[:, 1::2] = rows.microbatch[which, None]
+    return np.insert(out, 2, (rows.start[which] - rows.posted[which]) * 1e6, axis=1) if waited else out
+
+
+def _fill(text: str, numbers: Floats) -> Iterator[str]:
+    few = max(1, 40000 // numbers.shape[1])
+    for k in range(0, len(numbers), few):
+        some = numbers[k : k + few]
+        yield text * len(some) % tuple(some.ravel().tolist())
+
+
+def _text(
+    labels: Sequence[Label],
+    rank: int,
+    threads: Threads,
+    chain: str,
+    *,
+    lengths: Sequence[float] = (),
+    waited: bool = False,
+) -> str:
+    """The events of a run with room for numbers: start, length where *lengths* does not give it, microbatch; and for
+    the first span how long it waited for its peers."""
+    out = []
+    for k, label in enumerate(labels):
+        name, kind = (json.dumps(word, ensure_ascii=False).replace("%", "%%") for word in (label.name, label.kind))
+        length = f"{lengths[k]:.3f}" if lengths else "%.3f"
+        wait = ',"waited_us":%.3f' if waited and k == 0 else ""
+        out.append(
+            f',\n{{"ph":"X","pid":{rank},"tid":{threads[chain, label.stream]},"name":{name},"cat":{kind},"ts":%.3f,'
+            f'"dur":{length},"args":{{"microbatch":%d,"layer":{label.layer}{wait}}}}}'
+        )
+    return "".join(out)
+
+
+def _arrows(result: Result, shown: dict[int, int]) -> Iterator[str]:
+    """Flow events from the end of a message to the pass that it let start, for ranks that are both shown."""
+    lanes = result.lanes
+    number = 0
+    threads = {c: _threads(result.trace, rank) for c, rank in shown.items()}
+    for c, rank in shown.items():
+        lane = lanes.compute[c]
+        for row in np.flatnonzero(lane.cause >= 0).tolist():
+            source = lanes.all[int(lanes.chain_of[lane.cause[row]])]
+            if not source.is_messages or source.owner not in shown:
+                continue
+            number += 1
+            sent = int(lane.cause[row] - lanes.offset[source.number])
+            tail = next(t for (chain, _), t in threads[source.owner].items() if chain == source.name)
+            at, to = float(source.start[sent]) * 1e6, float(lane.start[row]) * 1e6
+            yield (
+                f',\n{{"ph":"s","id":{number},"pid":{shown[source.owner]},"tid":{tail},"name":"message","cat":"pp","ts":{at:.4f}}}'
+                f',\n{{"ph":"f","bp":"e","id":{number},"pid":{rank},"tid":0,"name":"message","cat":"pp","ts":{to:.4f}}}'
+            )

@@ -1,0 +1,248 @@
+"""The geometry of a Gantt chart: boxes and labels in seconds and lane heights, without any drawing library."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trainsim.analysis.kinds import COLUMN
+from trainsim.analysis.lanes import Floats, Ints, Lanes
+from trainsim.analysis.slots import Idle, Slots, idle, slots
+from trainsim.program.instructions import KINDS
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+TALL, THIN, GAP = 1.0, 0.30, 0.18
+"""Heights of a compute lane, of a communication lane, and of the space between ranks."""
+BANDS = ("recompute", "tp", "cp", "ep", "offload", "host", "delay")
+"""What a pass is made of besides kernels of its own direction: drawn as bands whose height is their share."""
+
+
+class Boxes(NamedTuple):
+    """Equally long columns: left, right (seconds), bottom, top (lane heights)."""
+
+    left: Floats
+    right: Floats
+    bottom: Floats
+    top: Floats
+
+
+class Note(NamedTuple):
+    """A text in a box: where it may stand."""
+
+    left: float
+    right: float
+    middle: float
+    text: str
+    kind: str
+    tall: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One lane: its stream, its vertical place (bottom, top) and its rank."""
+
+    rank: int
+    stage: int
+    stream: str
+    bottom: float
+    top: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything to draw in one window: boxes by kind, texts, lanes. The first rank is on top, at y = 0 downwards."""
+
+    window: tuple[float, float]
+    rows: tuple[Row, ...]
+    boxes: dict[str, Boxes]
+    notes: tuple[Note, ...]
+    detailed: bool
+
+    @property
+    def height(self) -> float:
+        return -min((row.bottom for row in self.rows), default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One rank to draw, with everything that its lanes need."""
+
+    rank: int
+    number: int
+    slots: Slots
+    idle: Idle
+    sent: tuple[Floats, Floats]
+    beside: dict[str, tuple[Floats, Floats]]
+
+
+def actors(result: Result, ranks: Sequence[int]) -> tuple[Stage, ...]:
+    """The ranks to draw as columns."""
+    lanes = result.lanes
+    return tuple(_actor(lanes, rank, int(lanes.trace.rank_class[rank])) for rank in ranks)
+
+
+def _actor(lanes: Lanes, rank: int, c: int) -> Stage:
+    sent = [lane for lane in lanes.messages if lane.owner == c]
+    starts = np.concatenate([lane.start for lane in sent] or [np.zeros(0)])
+    ends = np.concatenate([lane.end for lane in sent] or [np.zeros(0)])
+    beside = {lane.name: (lane.start, lane.end) for lane in lanes.others[c] if len(lane)}
+    return Stage(
+        rank=rank, number=int(lanes.stage[c]), slots=slots(lanes, c), idle=idle(lanes, c),
+        sent=(starts, ends), beside=beside,
+    )  # fmt: skip
+
+
+class _Canvas:
+    """Collects boxes; clips them to the window."""
+
+    def __init__(self, window: tuple[float, float]):
+        self.window = window
+        self.parts: defaultdict[str, list[Boxes]] = defaultdict(list)
+        self.notes: list[Note] = []
+
+    def add(self, kind: str, left: Floats, right: Floats, bottom: Floats | float, top: Floats | float) -> None:
+        first, last = self.window
+        seen = (right > first) & (left < last) & (right > left)
+        if seen.any():
+            low, high = np.broadcast_to(bottom, left.shape)[seen], np.broadcast_to(top, left.shape)[seen]
+            self.parts[kind].append(Boxes(left[seen].clip(first), right[seen].clip(max=last), low, high))
+
+    def note(self, left: float, right: float, middle: float, text: str, kind: str, tall: float = TALL) -> None:
+        first, last = self.window
+        left, right = max(left, first), min(right, last)
+        if right > left:
+            self.notes.append(Note(left, right, middle, text, kind, tall))
+
+    def boxes(self) -> dict[str, Boxes]:
+        return {k: Boxes(*map(np.concatenate, zip(*some, strict=True))) for k, some in self.parts.items()}
+
+
+def scene(result: Result, stages: Sequence[Stage], window: tuple[float, float], *, detailed: bool) -> Scene:
+    """What the window shows: passes as boxes, or (*detailed*) every kernel and collective."""
+    canvas, rows, y = _Canvas(window), [], 0.0
+    for stage in stages:
+        streams = _Streams(result, stage, window) if detailed else None
+        thin = streams.names if streams else _thin(stage, window)
+        top, places = y, {}
+        for k, stream in enumerate(("compute", *thin)):
+            bottom = y - (THIN if k else TALL)
+            places[stream] = (bottom, y - 0.04 * bool(k))
+            rows.append(Row(rank=stage.rank, stage=stage.number, stream=stream, bottom=bottom, top=y))
+            y = bottom
+        _idle(canvas, stage, top - TALL, top)
+        if streams:
+            streams.draw(canvas, places)
+        else:
+            _passes(canvas, stage, top - TALL, top)
+            _beside(canvas, stage, places)
+        y -= GAP
+    return Scene(window=window, rows=tuple(rows), boxes=canvas.boxes(), notes=tuple(canvas.notes), detailed=detailed)
+
+
+def _thin(stage: Stage, window: tuple[float, float]) -> tuple[str, ...]:
+    names = ("pp",) if len(stage.sent[0]) else ()
+    return (*names, *stage.beside)
+
+
+def _idle(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
+    rest = stage.idle
+    canvas.add("bubble", rest.start, rest.end, bottom, top)
+    for a, b, source, what in zip(rest.start.tolist(), rest.end.tolist(), rest.source.tolist(), rest.what, strict=True):
+        if source >= 0:
+            canvas.note(a, b, (bottom + top) / 2, _reason(stage.number, source, what), "bubble")
+
+
+def _reason(stage: int, source: int, what: str) -> str:
+    """
+    >>> _reason(3, 2, "pp-forward"), _reason(3, 3, "dp")
+    ('waits for stage 2', 'waits for dp')
+    """
+    return f"waits for stage {source}" if source != stage else f"waits for {what}"
+
+
+def _passes(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
+    """Each pass a box; the bands in it are what it is made of besides its own kernels."""
+    one = stage.slots
+    length = np.maximum(one.end - one.start, 1e-300)
+    main = np.array([_main(work) for work in one.work])
+    for kind in np.unique(main).tolist():
+        of = main == kind
+        canvas.add(kind, one.start[of], one.end[of], bottom, top)
+    ends = np.flatnonzero(main == "")  # the end of the step is drawn kind by kind
+    level = np.full(len(length), bottom)
+    for kind in BANDS:
+        share = one.seconds[:, COLUMN[kind]] / length
+        of = np.flatnonzero((share > 0.004) & (main != ""))
+        canvas.add(kind, one.start[of], one.end[of], level[of], level[of] + share[of] * (top - bottom))
+        level += share * (top - bottom)
+    for k in ends.tolist():
+        _update(canvas, one, k, bottom, top)
+    for k, (work, microbatch) in enumerate(zip(one.work, one.microbatch.tolist(), strict=True)):
+        if main[k]:
+            free = float(min(level[k], top - 0.4 * (top - bottom)))  # above the bands, if they leave room
+            text = _name(work, microbatch, int(one.chunk[k]))
+            canvas.note(float(one.start[k]), float(one.end[k]), (free + top) / 2, text, str(main[k]), top - free)
+
+
+def _name(work: str, microbatch: int, chunk: int) -> str:
+    return f"{microbatch}" + ("'" * chunk if chunk < 4 else f".{chunk}")
+
+
+def _main(work: str) -> str:
+    return {"F": "forward", "B": "backward", "I": "backward", "W": "backward"}.get(work, "")
+
+
+def _update(canvas: _Canvas, one: Slots, k: int, bottom: float, top: float) -> None:
+    """The end of the step: its kinds one after the other, as long as each takes."""
+    at = float(one.start[k])
+    for kind in ("dp", "other", "optimizer", "host", "delay", "tp", "pp"):
+        seconds = float(one.seconds[k, COLUMN[kind]])
+        if seconds > 0:
+            canvas.add(kind, np.array([at]), np.array([at + seconds]), bottom, top)
+            at += seconds
+
+
+def _beside(canvas: _Canvas, stage: Stage, places: dict[str, tuple[float, float]]) -> None:
+    if "pp" in places:
+        canvas.add("pp", *stage.sent, *places["pp"])
+    for name, (start, end) in stage.beside.items():
+        canvas.add(name if name in COLUMN else "other", start, end, *places[name])
+
+
+class _Streams:
+    """The spans of one rank in a window, by stream."""
+
+    def __init__(self, result: Result, stage: Stage, window: tuple[float, float]):
+        self.stage, self.labels = stage, result.trace.labels
+        self.columns: list[tuple[Ints, Ints, Floats, Floats]] = []
+        names: dict[str, None] = {}
+        stream = np.array([label.stream for label in self.labels], object)
+        for chain in result.trace.chain_names(stage.rank):
+            s = result.trace.spans(stage.rank, chain)
+            of = np.flatnonzero((s.end > window[0]) & (s.start < window[1]))
+            self.columns.append((s.label[of], s.microbatch[of], s.start[of], s.end[of]))
+            names |= dict.fromkeys(stream[np.unique(s.label[of])].tolist() if len(of) else [])
+        self.names = tuple(sorted((n for n in names if n != "compute"), key=list(COLUMN).index))
+
+    def draw(self, canvas: _Canvas, places: dict[str, tuple[float, float]]) -> None:
+        kind_of = np.array([COLUMN[label.kind] for label in self.labels], np.int64)
+        for label, _, start, end in self.columns:
+            for one in np.unique(label).tolist():
+                of = label == one
+                what = self.labels[one]
+                bottom, top = places[what.stream]
+                canvas.add(KINDS[int(kind_of[one])], start[of], end[of], bottom, top)
+                for a, b in zip(start[of].tolist(), end[of].tolist(), strict=True):
+                    canvas.note(a, b, (bottom + top) / 2, what.name, what.kind, top - bottom)
+        bottom, top = places["compute"]
+        one = self.stage.slots
+        for k, (work, microbatch) in enumerate(zip(one.work, one.microbatch.tolist(), strict=True)):
+            if _main(work):
+                name = f"{work}{_name(work, microbatch, int(one.chunk[k]))}"
+                canvas.note(float(one.start[k]), float(one.end[k]), top + GAP * 0.6, name, "pass", GAP)

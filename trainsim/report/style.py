@@ -1,0 +1,113 @@
+"""Colours, hatches and words of all pictures: one look everywhere, readable in grey as well.
+
+The lightness of neighbours differs (forward light, backward middle, recomputation dark) and communication is hatched,
+so that nothing is told by hue alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Look(NamedTuple):
+    """Fill, colour of hatch and text on it, hatch of matplotlib, and what it stands for."""
+
+    fill: str
+    ink: str
+    hatch: str
+    title: str
+
+
+LOOKS = {
+    "forward": Look("#b7dfa6", "#16380b", "", "forward"),
+    "backward": Look("#6aa3d5", "#04203a", "", "backward"),
+    "recompute": Look("#2f5f95", "#ffffff", "", "recompute"),
+    "tp": Look("#fdc37b", "#a85400", "/////", "tensor parallel (tp)"),
+    "cp": Look("#f7a8a0", "#8c2f26", "/////", "context parallel (cp)"),
+    "ep": Look("#e8a5d8", "#7a2468", "/////", "expert parallel (ep)"),
+    "pp": Look("#c9b3e6", "#54318a", "\\\\\\\\\\", "pipeline messages (pp)"),
+    "dp": Look("#ef8a62", "#7d2a0c", "xxxxx", "data parallel (dp)"),
+    "offload": Look("#c5b79b", "#5b4d2c", "-----", "offload"),
+    "optimizer": Look("#4a4a4a", "#ffffff", "", "optimizer"),
+    "host": Look("#d9d9d9", "#6b6b6b", ".....", "host"),
+    "delay": Look("#e3342f", "#ffffff", "", "delay (what-if)"),
+    "other": Look("#a9a9a9", "#333333", "", "other"),
+    "bubble": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
+    "waiting": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
+}
+"""How each kind of span is drawn."""
+
+PARTS = {
+    "compute": "#6aa3d5",
+    "recompute": "#2f5f95",
+    "tp": "#fdae61",
+    "cp": "#f28e82",
+    "ep": "#dd86c8",
+    "pp": "#a988d6",
+    "dp": "#e66a3c",
+    "offload": "#a8966c",
+    "optimizer": "#4a4a4a",
+    "bubble": "#d0d0d0",
+    "other": "#8c8c8c",
+}
+"""Fills of the rows of a breakdown."""
+
+MEMORY = {
+    "weights": "#3b6ea5",
+    "gradients": "#7fb2dc",
+    "optimizer": "#4a4a4a",
+    "activations": "#8cc57a",
+    "buffers": "#c9b3e6",
+    "temporary": "#fdc37b",
+    "framework": "#bdbdbd",
+}
+"""Fills of the categories of memory."""
+
+CRITICAL = "#c0142b"
+GIB = 2.0**30
+
+
+def seconds(value: float) -> str:
+    """Seconds for people.
+
+    >>> seconds(105.218), seconds(0.01234), seconds(3.2e-6), seconds(0)
+    ('105.22 s', '12.34 ms', '3.20 us', '0 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= size * 0.9995:
+            return f"{value / size:.2f} {unit}"
+    return f"{value / 1e-9:.3g} ns" if value else "0 s"
+
+
+def seconds_of(value: float, whole: float) -> str:
+    """*value* in the unit in which *whole* is written, so that a column reads.
+
+    >>> seconds_of(0.473, 105.2), seconds_of(0.473, 0.9)
+    ('0.47 s', '473.00 ms')
+    """
+    unit, size = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6))
+    return f"{value / size:.2f} {unit}"
+
+
+def count(value: float) -> str:
+    """A large number for people.
+
+    >>> count(176247271424), count(1234.0), count(12)
+    ('176.2 B', '1.2 k', '12')
+    """
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:g}"
+
+
+def size(value: float) -> str:
+    """Bytes for people, in binary units.
+
+    >>> size(80 * 2**30), size(1536)
+    ('80.0 GiB', '1.5 KiB')
+    """
+    for unit, step in (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
+        if abs(value) >= step:
+            return f"{value / step:.1f} {unit}"
+    return f"{value:.0f} B"

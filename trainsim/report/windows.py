@@ -1,0 +1,58 @@
+"""Which parts of a long step to draw: warm-up, one steady window, cool-down, all at one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trainsim.report.scene import Stage
+
+WHOLE = 80
+"""Passes of one rank that still fit in one panel."""
+DETAILED = 60
+"""Passes of all ranks up to which a window shows single kernels."""
+
+
+class Window(NamedTuple):
+    """A part of the step, seconds, and its name."""
+
+    title: str
+    start: float
+    end: float
+
+
+def windows(stages: Sequence[Stage], step: float, warmup: float, cooldown: float) -> tuple[Window, ...]:
+    """The whole step if its passes fit in one panel; else three windows of one length.
+
+    Warm-up goes on until the first rank has had its first backward pass; cool-down begins when some rank has begun its
+    last forward pass. The length is that of the longer of the two, within reason.
+    """
+    if max(len(stage.slots.work) for stage in stages) <= WHOLE:
+        return (Window("whole step", 0.0, step),)
+    firsts = [stage.slots.end[stage.slots.work.index("B")] for stage in stages if "B" in stage.slots.work]
+    lasts = [stage.slots.start[_last(stage, "F")] for stage in stages if "F" in stage.slots.work]
+    length = max([max(firsts, default=0.0), step - min(lasts, default=step)]) * 1.04
+    few = float(np.median([typical(stage) for stage in stages])) * 40
+    length = float(np.clip(length, max(few, 1.5 * warmup, 1.2 * cooldown), step / 3.2))
+    middle = (warmup + step - cooldown) / 2
+    return (
+        Window("warm-up", 0.0, length),
+        Window("steady state", middle - length / 2, middle + length / 2),
+        Window("cool-down", step - length, step),
+    )
+
+
+def _last(stage: Stage, work: str) -> int:
+    return len(stage.slots.work) - 1 - stage.slots.work[::-1].index(work)
+
+
+def typical(stage: Stage) -> float:
+    """Seconds of the typical pass of a rank."""
+    return float(np.median(stage.slots.end - stage.slots.start))
+
+
+def passes(stages: Sequence[Stage], start: float, end: float) -> int:
+    """How many passes of all ranks a window shows."""
+    return sum(int(((s.slots.end > start) & (s.slots.start < end)).sum()) for s in stages)
