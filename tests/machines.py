@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -36,8 +35,8 @@ class SwitchedNodes:
         return replace(self, constants=CONSTANTS | ZERO | changes)
 
     @property
-    def gpu(self) -> SimpleNamespace:
-        return SimpleNamespace(nvlink_bandwidth=self.line)
+    def gpus_per_node(self) -> int:
+        return self.gpus
 
     @property
     def ranks(self) -> int:
@@ -49,14 +48,18 @@ class SwitchedNodes:
         return np.tile(node, self.nodes)
 
     @property
+    def line_rate(self) -> np.ndarray:
+        return np.where(self.is_network, self.nic, self.line)
+
+    @property
     def is_network(self) -> np.ndarray:
         return np.tile([False] * 2 * self.gpus + [True] * 2 * self.nics, self.nodes)
 
     def domain_of(self, rank: np.ndarray) -> np.ndarray:
         return rank // self.gpus
 
-    def ring_order(self, members: np.ndarray) -> np.ndarray:
-        return members
+    def rings(self, members: np.ndarray) -> tuple[tuple[np.ndarray, float], ...]:
+        return ((members, 1.0),)
 
     def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         size = 2 * self.gpus + 2 * self.nics

@@ -7,7 +7,7 @@ arithmetic (``pattern``): how fast the whole goes, and what fraction of each lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -24,18 +24,18 @@ Bools = npt.NDArray[np.bool_]
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
 
 
-class Gpu(Protocol):
-    """What an algorithm has to know of a GPU: line rate of its NVLinks together, bytes/s in one direction."""
-
-    @property
-    def nvlink_bandwidth(self) -> float: ...
-
-
 class Machine(Protocol):
-    """What an algorithm has to know of a cluster: domains, routes, bandwidths (bytes/s), constants of the fabric."""
+    """What an algorithm has to know of a cluster: domains, routes, rates (bytes/s), constants of the fabric.
+
+    A cluster of ``trainsim.hardware`` is one.
+    """
 
     @property
     def ranks(self) -> int: ...
+    @property
+    def gpus_per_node(self) -> int: ...
+    @property
+    def line_rate(self) -> Floats: ...
     @property
     def bandwidth(self) -> Floats: ...
     @property
@@ -44,10 +44,8 @@ class Machine(Protocol):
     def constants(self) -> Mapping[str, float]: ...
     @property
     def nvls(self) -> bool: ...
-    @property
-    def gpu(self) -> Gpu: ...
     def domain_of(self, rank: Ints, /) -> Ints: ...
-    def ring_order(self, members: Ints, /) -> Ints: ...
+    def rings(self, members: Ints, /) -> tuple[tuple[Ints, float], ...]: ...
     def routes(self, src: Ints, dst: Ints, /) -> tuple[Ints, Ints]: ...
 
 
@@ -81,6 +79,11 @@ class Edges(NamedTuple):
     src: Ints
     dst: Ints
     share: Floats
+
+
+def joined(parts: Sequence[Edges]) -> Edges:
+    """All edges of *parts*."""
+    return parts[0] if len(parts) == 1 else Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

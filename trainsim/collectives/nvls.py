@@ -14,11 +14,11 @@ from trainsim.collectives.ring import in_domains
 def nvls_edges(operation: str, placement: Placement) -> Edges:
     """Every rank to the switch and back: as in a ring, but a part of the bytes.
 
-    ``nvls_rate`` is the measured bus bandwidth over the line rate of a GPU's NVLinks: it says how large a part.
+    ``nvls_rate`` is the measured bus bandwidth over the line rate of the links: it says how large a part.
     """
     machine, edges = placement.machine, in_domains(placement)
     _, link = machine.routes(edges.src[:1], edges.dst[:1])
-    reached = machine.bandwidth[link].min(initial=np.inf) / machine.gpu.nvlink_bandwidth
+    reached = (machine.bandwidth[link] / machine.line_rate[link]).max(initial=0.0)
     return edges._replace(share=edges.share * (reached / machine.constants["nvls_rate"]))
 
 

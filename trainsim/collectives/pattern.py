@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Edges, Floats, Ints, Machine, Placement, algorithms, factor
+from trainsim.collectives import Algorithm, Edges, Floats, Ints, Machine, Placement, algorithms, factor, joined
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.placement import place
 from trainsim.errors import InvalidPlan
@@ -37,7 +37,7 @@ def pattern(
     placement = place(machine, members)
     volume = np.full(len(placement.members), factor(operation, placement.ranks))
     chosen = list(_choose(placement, operation, algorithm))
-    edges = _joined([_edges_of(placement, operation, name, groups) for name, groups in chosen])
+    edges = joined([_edges_of(placement, operation, name, groups) for name, groups in chosen])
     latency, ramps = np.zeros((2, len(volume)))
     for name, groups in chosen:
         wait = least_latency if algorithm == "auto" else algorithms[name].latency
@@ -148,10 +148,6 @@ def _edges_of(placement: Placement, operation: str, name: str, groups: Ints) -> 
     part = place(placement.machine, placement.members[groups])
     edges = algorithms[name].edges(operation, part)
     return edges._replace(group=groups[edges.group])
-
-
-def _joined(parts: list[Edges]) -> Edges:
-    return parts[0] if len(parts) == 1 else Edges(*(np.concatenate(c) for c in zip(*parts, strict=True)))
 
 
 def _pattern(

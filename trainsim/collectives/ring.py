@@ -8,31 +8,63 @@ the network every rank's rail carries one part in ``local`` of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, Placement, algorithms
+from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, Placement, algorithms, joined
 from trainsim.collectives.latency import ramp, ring_latency
+
+
+_NONE = np.zeros(0, np.int64)
+_NOBODY = Edges(_NONE, _NONE, _NONE, np.zeros(0))
 
 
 def ring_edges(operation: str, placement: Placement) -> Edges:
     """Closed rings inside the domains of a group, and a rail per rank between them."""
-    inside, between = in_domains(placement), between_domains(placement)
-    return Edges(*(np.concatenate(columns) for columns in zip(inside, between, strict=True)))
+    return joined([in_domains(placement), between_domains(placement)])
 
 
-def in_domains(placement: Placement) -> Edges:
-    """Each rank to the next one of its group in the domain, the last to the first; alone, to nobody."""
-    rings = [_follow(placement, ring) for ring in range(1)]
-    return Edges(*(np.concatenate(columns) for columns in zip(*rings, strict=True)))
+def in_domains(placement: Placement, share: Floats | float = 1.0) -> Edges:
+    """Each rank to the next one of its group in the domain, the last to the first; alone, to nobody.
+
+    *share* is that of each segment. Without a switch, along the machine's own rings, each with its part of it.
+    """
+    shares = np.broadcast_to(np.asarray(share, np.float64), placement.size.shape)
+    parts = [
+        _around(placement, segments, order, shares[segments] * part)
+        for size in np.unique(placement.size[placement.size > 1])
+        for segments in _alike(placement, np.flatnonzero(placement.size == size))
+        for order, part in _orders(placement, segments[0])
+    ]
+    return joined([_NOBODY, *parts])
 
 
-def _follow(placement: Placement, ring: int) -> Edges:
+def _around(placement: Placement, segments: Ints, order: Ints, share: Floats) -> Edges:
     flat = placement.members.ravel()
-    after = np.arange(1, len(flat) + 1)
-    after[placement.first + placement.size - 1] = placement.first
-    sends = np.repeat(placement.size > 1, placement.size)
-    group = np.repeat(placement.group, placement.size)[sends]
-    return Edges(group, flat[sends], flat[after][sends], np.ones(len(group)))
+    src = flat[placement.first[segments][:, None] + order]
+    group = np.repeat(placement.group[segments], len(order))
+    return Edges(group, src.ravel(), np.roll(src, -1, axis=1).ravel(), np.repeat(share, len(order)))
+
+
+def _orders(placement: Placement, segment: Ints) -> Iterator[tuple[Ints, float]]:
+    """(Places within the segment in ring order, part of the bytes) of each ring."""
+    first = placement.first[segment]
+    members = placement.members.ravel()[first : first + placement.size[segment]]
+    for ring, share in placement.machine.rings(members):
+        yield np.searchsorted(members, ring), share
+
+
+def _alike(placement: Placement, segments: Ints) -> Iterator[Ints]:
+    """Segments of one size, by which GPUs of a domain they have."""
+    first, size = placement.first[segments], placement.size[segments[0]]
+    places = placement.members.ravel()[first[:, None] + np.arange(size)] % placement.machine.gpus_per_node
+    if (places == places[0]).all():
+        yield segments
+        return
+    _, kind = np.unique(places, axis=0, return_inverse=True)
+    for k in range(kind.max() + 1):
+        yield segments[kind.ravel() == k]
 
 
 def between_domains(placement: Placement) -> Edges:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Edges, Ints, Placement, algorithms
+from trainsim.collectives import Algorithm, Edges, Ints, Placement, algorithms, joined
 from trainsim.collectives.latency import ramp, tree_latency
 from trainsim.collectives.ring import in_domains, rails
 
@@ -34,19 +34,15 @@ def tree_edges(operation: str, placement: Placement) -> Edges:
     parts.append(rails(placement, parent, child, down / 2.0))
     if operation == "all_reduce":
         parts.append(rails(placement, child, parent, down / 2.0))
-    return Edges(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return joined(parts)
 
 
 def _chains(placement: Placement, operation: str, down: float) -> Edges:
     """Chains in the domains, with a root on every rank in turn (one per channel): a neighbour misses one channel."""
-    ring = in_domains(placement)
-    size = np.repeat(placement.size, placement.size)
-    share = ring.share * down * (1.0 - 1.0 / size[size > 1])
-    forward = ring._replace(share=share)
+    forward = in_domains(placement, down * (1.0 - 1.0 / placement.size))
     if operation == "broadcast":
         return forward
-    back = Edges(ring.group, ring.dst, ring.src, share)
-    return Edges(*(np.concatenate(columns) for columns in zip(forward, back, strict=True)))
+    return joined([forward, Edges(forward.group, forward.dst, forward.src, forward.share)])
 
 
 def _tree_pairs(placement: Placement) -> tuple[Ints, Ints]:

@@ -1,0 +1,336 @@
+"""Collectives: laws, a closed form of the same constants, and published nccl-tests results."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.machines import CONSTANTS, SwitchedNodes
+from trainsim.collectives import OPERATIONS, algorithms, factor
+from trainsim.collectives.pattern import collective_time, latency_only, loads, message_pattern, pattern
+from trainsim.collectives.placement import place
+from trainsim.collectives.tree import parents
+from trainsim.errors import InvalidPlan, UnknownName
+from trainsim.hardware.cluster import load_topology
+
+GIB = 1 << 30
+FEW = settings(deadline=None, max_examples=40)
+
+
+def seconds(machine, operation, ranks, nbytes, algorithm="auto", efficiency=1.0):
+    one = pattern(machine, operation, np.array([list(ranks)]), algorithm=algorithm, network_efficiency=efficiency)
+    return one.seconds(0, nbytes)[0]
+
+
+def able(machine=None):
+    """(Algorithm, operation) of everything that is registered."""
+    return [(name, operation) for name in algorithms for operation in algorithms[name].operations]
+
+
+# ---- laws
+
+
+def test_a_ring_of_eight_moves_seven_eighths_twice():
+    machine = SwitchedNodes(1, line=300e9, reached=1.0).without_constants()
+    expected = 2 * 7 / 8 * GIB / 300e9
+    assert collective_time(machine, "all_reduce", range(8), GIB, "ring") == pytest.approx(expected, rel=1e-12)
+    assert expected == pytest.approx(6.26e-3, rel=1e-3)
+
+
+def test_latency_and_ramp_come_on_top():
+    machine = SwitchedNodes(1, line=300e9, reached=1.0)
+    x, t0, tau = 2 * 7 / 8 * GIB / 300e9, 1.16 * (6.6e-6 + 0.6e-6 * 14), 12e-6
+    assert collective_time(machine, "all_reduce", range(8), GIB) == pytest.approx(t0 + x + 2 * math.sqrt(x * tau))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 1024])
+def test_volumes(ranks):
+    assert factor("all_reduce", ranks) == 2 * (ranks - 1) / ranks
+    assert factor("all_gather", ranks) == factor("reduce_scatter", ranks) == (ranks - 1) / ranks
+    assert factor("all_to_all", ranks) == (ranks - 1) / ranks
+    assert factor("broadcast", ranks) == 1.0
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_one_rank_takes_no_time(operation):
+    assert collective_time(SwitchedNodes(2), operation, [3], GIB) == 0.0
+
+
+@pytest.mark.parametrize(("name", "operation"), able())
+@pytest.mark.parametrize(("nodes", "ranks"), [(1, range(8)), (1, range(2, 5)), (3, range(24)), (4, range(1, 29, 3))])
+def test_what_a_rank_sends_it_can_receive_and_the_slowest_link_is_full(name, operation, nodes, ranks):
+    machine = SwitchedNodes(nodes, nvls=True)
+    members = np.array([list(ranks)])
+    fits = algorithms[name].fits
+    if fits is not None and not fits(place(machine, members)).all():
+        return
+    edges = algorithms[name].edges(operation, place(machine, members))
+    assert set(edges.src) | set(edges.dst) == set(ranks)
+    _, link, load = loads(machine, edges)
+    on_link = dict(zip(link.tolist(), load, strict=True))
+    size = 2 * machine.gpus + 2 * machine.nics
+    into = sum(v for k, v in on_link.items() if k % size % 2)
+    assert into == pytest.approx(sum(v for k, v in on_link.items() if k % size % 2 == 0))
+    used = pattern(machine, operation, members, algorithm=name)
+    assert used.use_amount.max() == pytest.approx(1.0)
+    assert used.use_amount.min() > 0
+    assert not used.use_hold.any()
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize(("nodes", "ranks"), [(1, range(8)), (1, range(3)), (2, range(16)), (4, range(0, 32, 8))])
+def test_every_rank_sends_what_the_operation_needs(operation, nodes, ranks):
+    """Per byte of factor * S, ring and direct exchange send one byte from every rank over its own port or rail."""
+    machine = SwitchedNodes(nodes)
+    name = "direct" if operation == "all_to_all" else "ring"
+    edges = algorithms[name].edges(operation, place(machine, np.array([list(ranks)])))
+    local = edges.src // 8 == edges.dst // 8
+    for rank in ranks:
+        mine = edges.src == rank
+        if name == "direct":
+            assert edges.share[mine].sum() == pytest.approx(1.0)
+        else:
+            neighbours = sum(other // 8 == rank // 8 for other in ranks)
+            assert edges.share[mine & local].sum() == (1.0 if neighbours > 1 else 0.0)
+            assert edges.share[mine & ~local].sum() == pytest.approx(1 / neighbours if nodes > 1 else 0.0)
+
+
+def test_bus_bandwidth_is_never_more_than_the_line():
+    for nodes in (1, 2, 5):
+        machine = SwitchedNodes(nodes)
+        for name, operation in able():
+            if name == "nvls" or name == "tree":
+                continue  # their bus bandwidth is not a wire rate
+            ranks = 8 * nodes
+            took = collective_time(machine, operation, range(ranks), 8 * GIB, name)
+            crossing = (ranks - 8) / (ranks - 1) if operation == "all_to_all" else 1.0
+            line = machine.line if nodes == 1 else min(machine.line, 8 * machine.nic)
+            if operation == "all_to_all" and nodes > 1:
+                line = machine.nic / crossing
+            assert factor(operation, ranks) * 8 * GIB / took <= line
+
+
+groups = st.sets(st.integers(0, 39), min_size=2, max_size=24)
+
+
+@FEW
+@given(groups, st.randoms(use_true_random=False), st.sampled_from(able()))
+def test_the_order_of_the_members_does_not_matter(ranks, random, what):
+    name, operation = what
+    machine = SwitchedNodes(5)
+    if name == "nvls":
+        return
+    shuffled = sorted(ranks)
+    random.shuffle(shuffled)
+    one, other = (pattern(machine, operation, np.array([r]), algorithm=name) for r in (sorted(ranks), shuffled))
+    for column in ("factor", "bandwidth", "latency", "ramp", "use_group", "use_resource", "use_amount"):
+        assert (getattr(one, column) == getattr(other, column)).all()
+
+
+@FEW
+@given(groups, st.sampled_from(able()), st.floats(0, 1e12), st.floats(0, 1e12))
+def test_more_bytes_take_longer(ranks, what, few, many):
+    name, operation = what
+    machine = SwitchedNodes(5)
+    if name == "nvls":
+        return
+    few, many = sorted((few, many))
+    assert collective_time(machine, operation, ranks, few, name) <= collective_time(
+        machine, operation, ranks, many, name
+    )
+
+
+@FEW
+@given(groups, st.integers(1, 40))
+def test_moving_a_group_to_other_nodes_changes_nothing(ranks, shift):
+    machine = SwitchedNodes(12)
+    moved = [r + 8 * (shift % 7) for r in ranks]
+    one, other = (pattern(machine, "all_reduce", np.array([sorted(r)])) for r in (ranks, moved))
+    assert one.bandwidth[0] == other.bandwidth[0]
+    assert (one.use_amount == other.use_amount).all()
+
+
+def test_groups_side_by_side_are_as_fast_as_alone_and_share_links():
+    machine = SwitchedNodes(4, nics=4)
+    members = np.arange(32).reshape(4, 8).T  # 8 groups of one GPU per node; two groups share a NIC
+    together, alone = pattern(machine, "all_reduce", members), pattern(machine, "all_reduce", members[:1])
+    assert (together.bandwidth == alone.bandwidth[0]).all()
+    taken = np.bincount(together.use_resource, weights=together.use_amount)
+    assert taken.max() == pytest.approx(2.0)  # two at full speed would need every NIC twice
+
+
+def test_half_the_gpus_of_a_node_have_half_its_nics():
+    machine = SwitchedNodes(4)
+    whole, half = (pattern(machine, "all_reduce", np.array([r])).bandwidth[0] for r in (range(32), [
+        n * 8 + g for n in range(4) for g in range(4)
+    ]))  # fmt: skip
+    assert half == pytest.approx(whole / 2)
+
+
+def test_network_efficiency_and_slow_links_count():
+    machine, members = SwitchedNodes(2), np.arange(16)[None]
+    full = pattern(machine, "all_reduce", members).bandwidth[0]
+    assert pattern(machine, "all_reduce", members, network_efficiency=0.5).bandwidth[0] == full / 2
+    slow = machine.bandwidth.copy()
+    slow[16] *= 0.25  # the first NIC, outwards
+    assert pattern(machine, "all_reduce", members, bandwidth=slow).bandwidth[0] == full / 4
+    inside = pattern(machine, "all_reduce", members[:, :8], network_efficiency=0.5)
+    assert inside.bandwidth[0] == pytest.approx(300e9 * 0.835)
+
+
+@pytest.mark.parametrize("nodes", range(1, 20))
+def test_trees_reach_every_node_in_few_hops(nodes):
+    up = parents(nodes)
+    assert (up == -1).sum() == 1
+    for node in range(nodes):
+        hops = 0
+        while up[node] >= 0:
+            node, hops = up[node], hops + 1
+            assert hops <= math.ceil(math.log2(nodes)) + 1
+
+
+def test_a_tree_over_two_nodes_halves_the_traffic_of_the_network():
+    machine = SwitchedNodes(2, line=3000e9)
+    ring, tree = (
+        pattern(machine, "all_reduce", np.arange(16)[None], algorithm=a).bandwidth[0] for a in ("ring", "tree")
+    )
+    assert tree / ring == pytest.approx(2 * 15 / 16)
+
+
+# ---- messages
+
+
+def test_messages():
+    machine = SwitchedNodes(2, nics=4)
+    messages = message_pattern(machine, np.array([0, 0, 3]), np.array([1, 8, 3]), efficiency=0.5)
+    assert messages.seconds(0, GIB)[0] == pytest.approx(8e-6 + GIB / (300e9 * 0.835))
+    assert messages.seconds(1, GIB)[0] == pytest.approx(12e-6 + GIB / (25e9 * 0.96 * 0.5))
+    assert messages.seconds(2, GIB) == (0.0, 0.0)
+    assert set(messages.use_group) == {0, 1}
+
+
+def test_latency_only():
+    machine, members = SwitchedNodes(4), np.arange(32).reshape(4, 8)
+    few = latency_only(machine, "all_reduce", members)
+    assert (few.latency == pattern(machine, "all_reduce", members).latency).all()
+    assert few.seconds(2, 1e12)[0] == few.latency[2] > 0
+
+
+# ---- the closed form
+
+
+def closed_form(operation, nbytes, *, nodes, local, line, nics, multicast=False):
+    """Seconds of a group with *local* of 8 GPUs on each of *nodes*; *nics* bytes/s of a node. Constants: data."""
+    k, n = CONSTANTS, nodes * local
+    both = 2 if operation == "all_reduce" else 1
+    rate = line * (k["nvls_rate"] if multicast else 0.835)
+    ring = k["ring_base"] + k["ring_step"] * both * (n - 1) + 2 * (nodes - 1) * k["ring_network_step"]
+    tree = k["tree_base"] + 2 * (k["tree_step"] * (local - 1) + k["network_hop"] * math.log2(nodes))
+    tau = k["ramp"] * local / 8 * (k["ramp_gather"] if both == 1 else 1)
+    if multicast:
+        tau = k["nvls_ramp"]
+    if nodes > 1:
+        tau += k["ramp_network"] * math.log2(nodes) ** k["ramp_network_power"]
+        rate = min(rate if local > 1 else math.inf, nics * local / 8 * 0.96)
+    x = nbytes * both * (n - 1) / n / rate
+    return k["latency_scale"] * min(ring, tree) + x + 2 * math.sqrt(x * tau)
+
+
+@pytest.mark.parametrize("nbytes", [1 << 12, 1 << 20, 1 << 24, GIB, 8 * GIB])
+@pytest.mark.parametrize("nodes", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter"])
+@pytest.mark.parametrize(("topology", "line", "nics"), [("dgx_a100", 300e9, 200e9), ("dgx_h100", 450e9, 400e9)])
+def test_closed_form_on_real_machines(topology, line, nics, operation, nodes, nbytes):
+    cluster = load_topology(topology, nodes=nodes)
+    multicast = topology == "dgx_h100" and nodes == 1 and operation == "all_reduce"
+    expected = closed_form(operation, nbytes, nodes=nodes, local=8, line=line, nics=nics, multicast=multicast)
+    assert collective_time(cluster, operation, range(8 * nodes), nbytes) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("local", [1, 2, 4])
+def test_closed_form_of_a_part_of_each_node(local):
+    cluster = load_topology("dgx_a100", nodes=4)
+    ranks = [8 * node + gpu for node in range(4) for gpu in range(local)]
+    expected = closed_form("all_reduce", GIB, nodes=4, local=local, line=300e9, nics=200e9)
+    assert collective_time(cluster, "all_reduce", ranks, GIB) == pytest.approx(expected, rel=1e-6)
+
+
+# ---- published results of nccl-tests: bus bandwidth at the largest size. The constants are one set for all machines; on a
+# machine that was left out of their fit, half of the results are within 12 %.
+
+PUBLISHED = [
+    # topology, nodes, ranks, operation, algorithm, bytes, GB/s, tolerance, source
+    ("dgx_a100", 1, 8, "all_reduce", "auto", 8 * GIB, 235.3, 0.06, "microsoft/superbenchmark tests/data"),
+    ("dgx_a100", 1, 8, "reduce_scatter", "auto", 8 * GIB, 231.5, 0.06, "microsoft/superbenchmark tests/data"),
+    ("dgx_a100", 1, 8, "broadcast", "auto", 8 * GIB, 232.8, 0.07, "microsoft/superbenchmark tests/data"),
+    ("dgx_h100", 1, 8, "all_reduce", "auto", 16 * GIB, 480.0, 0.07, "stas00/ml-engineering network (H200, NVLS)"),
+    ("dgx_h100", 1, 8, "all_reduce", "ring", 16 * GIB, 367.2, 0.03, "stas00/ml-engineering network (H200, Ring)"),
+    ("dgx_h100", 1, 8, "all_gather", "ring", 16 * GIB, 361.4, 0.03, "stas00/ml-engineering network (H200)"),
+    ("dgx_h100", 1, 8, "reduce_scatter", "ring", 16 * GIB, 362.9, 0.03, "stas00/ml-engineering network (H200)"),
+    ("dgx_h100", 1, 4, "all_reduce", "auto", 8 * GIB, 363.3, 0.03, "stas00/ml-engineering network (H200, Ring)"),
+    ("dgx_b200", 1, 8, "all_reduce", "ring", 8 * GIB, 682.2, 0.05, "stas00/ml-engineering network (B200, NVLS off)"),
+    ("dgx_b200", 1, 8, "all_reduce", "auto", 8 * GIB, 838.0, 0.07, "stas00/ml-engineering network (B200)"),
+    ("dgx_a100", 2, 16, "all_reduce", "ring", 8 * GIB, 187.7, 0.04, "Azure ND A100 v4, 2 nodes, 8x HDR"),
+    ("dgx_h100", 2, 16, "all_reduce", "ring", 8 * GIB, 392.7, 0.12, "nccl-tests issue 309, 2 nodes, 8x NDR, Ring"),
+    ("dgx_h100", 128, 1024, "all_reduce", "auto", 16 * GIB, 367.3, 0.10, "nccl-tests log, 128 nodes, 8x 400 Gb/s"),
+    ("gb200_nvl72", 1, 72, "all_reduce", "auto", 8 * GIB, 834.6, 0.15, "coreweave/nccl-tests, one rack"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes", "ranks", "operation", "algorithm", "nbytes", "published", "tolerance", "source"), PUBLISHED
+)
+def test_published_bus_bandwidth(topology, nodes, ranks, operation, algorithm, nbytes, published, tolerance, source):
+    took = collective_time(load_topology(topology, nodes=nodes), operation, range(ranks), nbytes, algorithm)
+    assert factor(operation, ranks) * nbytes / took / 1e9 == pytest.approx(published, rel=tolerance), source
+
+
+def test_a_cube_mesh_uses_all_links_of_a_gpu():
+    cluster = load_topology("dgx1_v100", nodes=1)
+    assert pattern(cluster, "all_reduce", np.arange(8)[None]).bandwidth[0] == pytest.approx(150e9 * 0.835)
+
+
+# ---- refusals and speed
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda c: collective_time(c, "all_reduce", [0, 99], 1), "rank 99 is not on this machine"),
+        (lambda c: collective_time(c, "all_reduce", [0, -1], 1), "rank -1 is not on this machine"),
+        (lambda c: collective_time(c, "all_reduce", [0, 1, 0], 1), "rank 0 is twice"),
+        (lambda c: collective_time(c, "all_reduce", [], 1), "one rank or more"),
+        (lambda c: collective_time(c, "all_reduce", [0, 1], -1), "0 bytes or more"),
+        (lambda c: collective_time(c, "all_reduce", [0, 1], float("nan")), "0 bytes or more"),
+        (lambda c: collective_time(c, "all_gather", [0, 1], 1, "tree"), "auto or ring would"),
+        (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "ring"), "auto or direct would"),
+        (lambda c: collective_time(c, "all_reduce", range(16), 1, "nvls"), "needs all ranks of a group in one NVLink"),
+    ],
+)
+def test_refusal_says_what_would_work(call, says):
+    with pytest.raises(InvalidPlan) as refusal:
+        call(SwitchedNodes(2))
+    assert says in str(refusal.value)
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownName, match="Did you mean 'all_reduce'"):
+        collective_time(SwitchedNodes(1), "allreduce", range(8), 1)
+    with pytest.raises(UnknownName, match="No collective algorithm is called 'rings'"):
+        collective_time(SwitchedNodes(1), "all_reduce", range(8), 1, "rings")
+
+
+@pytest.mark.parametrize("shape", ["tensor", "data"])
+def test_131072_ranks_are_planned_in_a_moment(shape):
+    cluster = load_topology("dgx_h100", nodes=16384)
+    ranks = np.arange(131072)
+    members = ranks.reshape(-1, 8) if shape == "tensor" else ranks.reshape(1024, 128).T
+    begin = time.process_time()
+    planned = pattern(cluster, "all_reduce", members)
+    assert time.process_time() - begin < 1.0  # 0.05 and 0.15 s on an idle core
+    assert len(np.unique(planned.bandwidth)) == 1
