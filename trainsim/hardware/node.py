@@ -51,13 +51,15 @@ class Node:
     """The template that every node of a cluster repeats.
 
     ``devices`` maps each kind to its number, ``complexes`` a name to the devices that act as one. NICs are devices too;
-    ``nic_bandwidth`` is the line rate of one, per direction, towards the network.
+    ``nic_bandwidth`` is the line rate of one, per direction, towards the network. ``layout`` places devices
+    (name, x, y) in pictures; the others find their own.
     """
 
     devices: tuple[tuple[str, int], ...]
     cables: tuple[Cable, ...]
     complexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     nic_bandwidth: float = 0.0
+    layout: tuple[tuple[str, float, float], ...] = ()
 
     def count(self, kind: str) -> int:
         """How many devices of *kind* there are."""

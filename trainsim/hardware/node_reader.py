@@ -14,7 +14,7 @@ from trainsim.hardware.node import KINDS, Cable, Node, kind_of
 from trainsim.hardware.ranges import expand, shorten, stem
 from trainsim.units import parse_bandwidth, parse_time
 
-NODE_KEYS = ("devices", "complexes", "links", "nics")
+NODE_KEYS = ("devices", "complexes", "links", "nics", "layout")
 COUNTED = tuple(kind for kind in KINDS if kind not in ("gpu", "nic"))
 LINK_KEYS = ("from", "to", "kind", "pattern", "lanes", "bandwidth", "reachable", "latency")
 NIC_KEYS = ("count", "bandwidth", "attach", "kind", "lanes", "ports")
@@ -49,6 +49,7 @@ def read_node(top: Section, *, written: Any = None) -> Node:
         cables=tuple(c for c in kept + nic_cables if c.a not in absent and c.b not in absent),
         complexes=_complexes(section, counts),
         nic_bandwidth=nic_bandwidth,
+        layout=_layout(section, counts | {"nic": nics}),
     )
     _check_connected(section, node)
     return node
@@ -178,6 +179,17 @@ def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tup
         seen |= set(members)
         result.append((str(name), members))
     return tuple(result)
+
+
+def _layout(section: Section, counts: dict[str, int]) -> tuple[tuple[str, float, float], ...]:
+    """Places of devices in pictures, ``gpu0: [x, y]``, in units of a GPU's room from the first GPU's usual place."""
+    layout = section.section("layout", [f"{kind}{i}" for kind, n in counts.items() for i in range(n)])
+    places = []
+    for name, at in layout.data.items():
+        if not isinstance(at, list) or len(at) != 2 or not all(isinstance(v, int | float) for v in at):
+            raise layout.fail(name, f"expected a place [x, y], found {at!r}")
+        places.append((str(name), float(at[0]), float(at[1])))
+    return tuple(places)
 
 
 def _check_connected(section: Section, node: Node) -> None:

@@ -2,8 +2,8 @@
 Rings inside a node without a switch: orders of GPUs in which every neighbour is linked directly.
 
 NCCL lays several rings over such a node and splits the bytes over them. Cycles are taken greedily: the one whose
-weakest link is strongest first, until the links are used up. On a DGX-1V that finds the two cycles of the cube mesh (one
-of double, one of single links), which together use all six links of every GPU.
+weakest link is strongest first, until the links are used up. On a DGX-1V that finds the two cycles of the cube mesh
+(one of double, one of single links), which together use all six links of every GPU.
 """
 
 from __future__ import annotations

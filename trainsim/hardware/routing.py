@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -82,10 +82,10 @@ def _ways(graph: nx.DiGraph[str], source: str) -> tuple[dict[str, float], Paths]
     def weight(u: str, v: str, edge: dict[str, Any]) -> int | None:
         if u != source and graph.nodes[u]["kind"] not in FORWARDING:
             return None
-        return round(edge["latency"] / PICOSECOND) * 1024 + 1
+        return round(float(edge["latency"]) / PICOSECOND) * 1024 + 1
 
-    distance, path = nx.single_source_dijkstra(graph, source, weight=weight)
-    return distance, path
+    found = nx.single_source_dijkstra(graph, source, weight=weight)
+    return cast("tuple[dict[str, float], Paths]", found)
 
 
 def _indices(graph: nx.DiGraph[str], way: list[str]) -> list[int]:
