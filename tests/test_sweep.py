@@ -1,0 +1,117 @@
+"""Sweeps: a row per point, in order, whatever happens to a point."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trainsim as ts
+from trainsim.errors import ScenarioError
+from trainsim.scenario.scenario import Scenario
+from trainsim.sweep import grid as grids
+from trainsim.sweep import points as rows
+
+BASE = Scenario.from_dict(
+    {
+        "model": {"name": "tiny", "layers": 4, "hidden": 256, "heads": 4, "vocab": 1000, "max_positions": 512},
+        "cluster": {"topology": "dgx_a100", "nodes": 1},
+        "training": {"sequence_length": 256, "global_batch": 32},
+    }
+)
+GRID = {"parallel.tp": [1, 2, 3], "parallel.pp": [1, 2]}
+
+
+def test_points_are_all_combinations_last_path_fastest() -> None:
+    assert [tuple(p.values()) for p in rows.points(GRID)] == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("values", [[], "12", 3, None])
+def test_a_grid_wants_lists(values: Any) -> None:
+    with pytest.raises(ScenarioError, match=r"parallel\.tp"):
+        ts.sweep(BASE, {"parallel.tp": values})
+
+
+@pytest.mark.parametrize("workers", [0, -1, True])
+def test_workers_are_one_or_more(workers: int) -> None:
+    with pytest.raises(ScenarioError, match="workers"):
+        ts.sweep(BASE, GRID, workers=workers)
+
+
+def test_a_point_that_cannot_run_is_a_row_that_says_why() -> None:
+    frame = ts.sweep(BASE, GRID, workers=1)
+    assert list(frame.columns) == [*GRID, *rows.COLUMNS]
+    assert frame["parallel.tp"].tolist() == [1, 1, 2, 2, 3, 3]
+    ran = frame[frame["error"].isna()]
+    assert len(ran) == 4
+    assert (ran["step_time_s"] > 0).all()
+    assert ran["fits"].all()
+    assert ran["mfu"].between(0, 1).all()
+    for message in frame["error"][4:]:
+        assert "4 heads do not divide by tp=3" in message
+    assert math.isnan(frame["step_time_s"].iloc[5])
+    assert not frame.attrs["interrupted"]
+
+
+def test_unknown_paths_and_wrong_types_are_rows_too() -> None:
+    frame = ts.sweep(BASE, {"parallel.tpp": [1, 2]}, workers=1)
+    assert frame["error"].str.contains("did you mean 'tp'").all()
+    assert "whole number" in ts.sweep(BASE, {"parallel.tp": ["x"]}, workers=1)["error"][0]
+
+
+def test_a_bug_in_one_point_is_a_row_with_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Scenario) -> Any:
+        if self.spec.parallel.tp == 2:
+            raise ZeroDivisionError("division by zero")
+        return original(self)
+
+    original = Scenario.run
+    monkeypatch.setattr(Scenario, "run", broken)
+    frame = ts.sweep(BASE, {"parallel.tp": [1, 2]}, workers=1)
+    assert frame["error"].tolist()[1] == "ZeroDivisionError: division by zero"
+    assert frame["step_time_s"][0] > 0
+
+
+def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def interrupted(base: Scenario, changes: dict[str, Any]) -> dict[str, Any]:
+        seen.append(changes)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return rows.run_point(base, changes)
+
+    monkeypatch.setattr(grids, "run_point", interrupted)
+    frame = ts.sweep(BASE, GRID, workers=1)
+    assert frame.attrs["interrupted"]
+    assert len(frame) == 6
+    assert frame["error"].isna().sum() == 2
+    assert (frame["error"][2:] == grids.NOT_RUN).all()
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_table_as_none() -> None:
+    import pandas as pd
+
+    here, there = ts.sweep(BASE, GRID, workers=1), ts.sweep(BASE, GRID, workers=2)
+    pd.testing.assert_frame_equal(here, there)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_its_point_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker of a stand-in for the pool dies at one point, as the system's out-of-memory killer would make it."""
+    deaths: list[object] = []
+
+    def dying(base: Scenario, todo: list[dict[str, Any]], workers: int) -> Any:
+        for changes in todo:
+            if changes["parallel.pp"] == 2 and not deaths:
+                deaths.append(changes)
+                raise RuntimeError("a worker was killed")
+            yield rows.run_point(base, changes)
+
+    monkeypatch.setattr(grids, "_parallel", dying)
+    monkeypatch.setattr(grids, "_alone", lambda base, changes, error: rows.failed(f"died: {error}"))
+    frame = ts.sweep(BASE, GRID, workers=2)
+    assert len(frame) == 6
+    assert frame["error"][1] == "died: a worker was killed"
+    assert frame["error"].isna().sum() == 3

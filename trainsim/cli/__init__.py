@@ -1,0 +1,61 @@
+"""The command line. Every error that a user can cause is one message on standard error and exit status 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import typer
+
+from trainsim.cli.commands import NO, app
+from trainsim.errors import TrainsimError
+
+DONE, WRONG_INPUT, INTERRUPTED = 0, 2, 130
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    print(f"trainsim: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line; every error that a user can cause is one message and exit status 2."""
+    try:
+        status = _run_app(arguments)
+        sys.stdout.flush()
+        sys.exit(status)
+    except TrainsimError as error:
+        _stop(str(error), WRONG_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        _stop("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader went away (`| head`): nothing to say, and nowhere to say it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(DONE)
+    except OSError as error:
+        _stop(f"{error.filename}: {error.strerror}" if error.filename else str(error), WRONG_INPUT)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        _stop(_usage(error), WRONG_INPUT)
+
+
+def _run_app(arguments: list[str] | None) -> int:
+    try:
+        status = app(args=arguments, standalone_mode=False)
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        return status if isinstance(status, int) else DONE
+    except SystemExit as ended:  # typer leaves this way when the reader of a pipe went away, or on an interrupt
+        raise (BrokenPipeError if ended.code == NO else KeyboardInterrupt) from None
+
+
+def _usage(error: Any) -> str:
+    """What typer says of wrong words, whose exceptions have no public name in all its versions."""
+    message = str(error.format_message()).strip()
+    known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", None)
+    if not message or type(error).__name__ == "NoArgsIsHelpError":
+        return f"say what to do.\n{error.ctx.get_help()}"
+    if known and message.startswith("No such command"):
+        return f"{message.rstrip('.')}. There are: {', '.join(known)}."
+    return message if message.endswith((".", "?")) else f"{message}."

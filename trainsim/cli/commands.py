@@ -1,0 +1,112 @@
+"""The commands: they read words, call the library and print; nothing is worked out here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainsim.cli.reading import grid_of, load
+from trainsim.cli.show import list_names, show
+from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug, table_of, try_writing
+
+NO = 1  # exit status of a scenario that ran and whose answer is "no"
+
+app = typer.Typer(
+    name="trainsim",
+    help="Replay a distributed training step without a GPU: its time, its bubble, its memory, and where they go.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one that ships.")]
+Sets = Annotated[
+    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+
+
+@app.command()
+def run(
+    scenario: Name,
+    changes: Sets = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: out/<scenario>/.")] = None,
+    as_json: Json = False,
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
+) -> None:
+    """Simulate one step; print it and write result.json, Gantt charts, a trace and a page."""
+    base = load(scenario, changes)
+    if no_fold:
+        base = base.replace({"simulation.fold": False})
+    folder = folder_for(out or Path("out") / slug(base))
+    if not as_json:
+        from trainsim.report.resolved import resolved_lines
+
+        print_lines(resolved_lines(base.resolved))
+    result = base.run()
+    if as_json:
+        print_json(result.to_dict())
+        print("\n".join(str(file) for file in result.save(folder)), file=sys.stderr)
+    else:
+        from trainsim.report.text import summary, written
+
+        render(summary(result))
+        render(written(result.save(folder)))
+    if strict and not result.memory.fits:
+        raise typer.Exit(NO)
+
+
+@app.command()
+def sweep(
+    scenario: Name,
+    grid: Annotated[
+        list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination is run.")
+    ],
+    changes: Sets = [],  # noqa: B006
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; default: cores.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run every point of a grid; a point that cannot run is a row that says why."""
+    from trainsim.sweep.grid import sweep as run_grid
+
+    values = dict(grid_of(text) for text in grid)
+    base = load(scenario, changes)
+    if csv:
+        try_writing(csv)
+    frame = run_grid(base, values, workers=workers)
+    if csv:
+        frame.to_csv(csv, index=False)
+        print(f"Written: {csv}", file=sys.stderr)
+    if as_json:
+        import json
+
+        print_json({"rows": json.loads(frame.to_json(orient="records"))})
+    else:
+        print(table_of(frame))
+    if frame.attrs["interrupted"]:
+        raise KeyboardInterrupt
+
+
+@app.command()
+def compare(
+    before: Annotated[str, typer.Argument(metavar="A")],
+    after: Annotated[str, typer.Argument(metavar="B")],
+    as_json: Json = False,
+) -> None:
+    """Run two scenarios and say how much B differs from A, and from where."""
+    one, two = load(before, []), load(after, [])
+    difference = two.run() - one.run()
+    if as_json:
+        print_json(difference.to_dict())
+    else:
+        render(difference)
+
+
+app.add_typer(show, name="show")
+app.command("list")(list_names)

@@ -1,0 +1,50 @@
+"""From words of the command line to values of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from trainsim.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from trainsim.scenario.scenario import Scenario
+
+
+def load(name: str, changes: Iterable[str]) -> Scenario:
+    """The scenario that the words name, with the changes of ``--set``."""
+    from trainsim.scenario.scenario import Scenario
+
+    values = {}
+    for text in changes:
+        path, value = split(text, "--set parallel.tp=8")
+        values[path] = value_of(value)
+    base = Scenario.load(name)
+    return base.replace(values) if values else base
+
+
+def split(text: str, example: str) -> tuple[str, str]:
+    """The two sides of ``path=value``."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise ScenarioError(f"{text!r}: wants path=value, for example {example}")
+    return path.strip(), value
+
+
+def value_of(text: str) -> Any:
+    """What *text* means as YAML, else the text itself."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def grid_of(text: str) -> tuple[str, list[Any]]:
+    """The path and the values of one ``--grid``."""
+    path, value = split(text, "--grid parallel.tp=1,2,4")
+    values = value_of(f"[{value}]")
+    if not isinstance(values, list) or not values:
+        raise ScenarioError(f"{text!r}: wants values with commas between them, for example --grid parallel.tp=1,2,4")
+    return path, values

@@ -1,0 +1,70 @@
+"""What goes to the terminal and to files; no other module of the package prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainsim.errors import TrainsimError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from trainsim.scenario.scenario import Scenario
+
+
+def slug(base: Scenario) -> str:
+    """The scenario's name as the name of a folder."""
+    stem = Path(base.origin.file).stem or base.name
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in stem)
+
+
+def folder_for(path: Path) -> Path:
+    """*path*, made and tried out before any work is done."""
+    path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, "no permission to write", str(path))
+    return path
+
+
+def try_writing(file: Path) -> None:
+    """Fail now, not after an hour, if *file* cannot be written."""
+    folder_for(file.parent)
+    with file.open("a"):
+        pass
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain text on standard output."""
+    for line in lines:
+        print(line)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    import json
+
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def render(thing: Any) -> None:
+    """Tables and bars on standard output, by rich."""
+    from rich.console import Console
+
+    Console(highlight=False).print(thing)
+
+
+def save_figure(figure: Any, file: Path) -> None:
+    """A matplotlib figure as a file; its format is the name's ending."""
+    try:
+        figure.savefig(file, bbox_inches="tight")
+    except ValueError as error:
+        raise TrainsimError(f"{file}: {error}") from None
+    print(f"Drawn: {file}")
+
+
+def table_of(frame: DataFrame) -> str:
+    """A table as text, without its empty columns."""
+    return str(frame.dropna(axis="columns", how="all").to_string(index=False))
