@@ -202,19 +202,18 @@ def _program(job: Job, stage: int) -> Program:
     backward = (*(_layer(job, "r", 1.0, True) if job.recompute else ()), *_layer(job, "b", 1.0, True),
                 *_layer(job, "w", 1.0, False))  # fmt: skip
     cuts = {-(-layers * (k + 1) // job.buckets): k for k in range(job.buckets)} if job.dp > 1 else {}
-    head: list[Instruction] = [] if last else [Wait("gradient")]
-    tail: list[Instruction] = (
-        [] if first else [Send("B<", "pp", "backward", job.activation, "gradient", -1, "pp", job.blocking)]
-    )
+    message = {"kind": "pp", "nbytes": job.activation, "stream": "pp", "blocking": job.blocking}
+    before = () if first else (Wait("activation"),)
+    after = () if last else (Send("F>", communicator="forward", event="activation", **message),)
+    head = () if last else (Wait("gradient"),)
+    tail = () if first else (Send("B<", communicator="backward", event="gradient", **message),)
     final: list[Instruction] = [*head]
     for k in range(layers):
         final += backward
         if k + 1 in cuts:
             final.append(Signal(f"bucket{cuts[k + 1]}", 0))
     templates = {
-        "F": Template("F", 0, (*(() if first else (Wait("activation"),)), *forward * layers,
-                       *(() if last else (Send("F>", "pp", "forward", job.activation, "activation", -1, "pp", job.blocking),))),
-                       allocates=job.activation),
+        "F": Template("F", 0, (*before, *forward * layers, *after), allocates=job.activation),
         "B": Template("B", 0, (*head, *backward * layers, *tail), frees=job.activation),
         "Z": Template("B", 0, (*final, *tail), frees=job.activation),
     }  # fmt: skip

@@ -90,7 +90,7 @@ class RowTimes(NamedTuple):
     end: Floats
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False, eq=False)
 class Trace:
     """The step of every rank: ``rank_class`` says whose rows are a rank's.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainsim.engine.actor import Actor
-from trainsim.fold.quotient import Quotient
+from trainsim.fold.quotient import Loads, Quotient
 from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Template, Wait
 
 
@@ -87,7 +87,7 @@ def _reach(quotient: Quotient, actor: Actor, outlines: list[_Outline]) -> _Reach
         runs |= {actor.sm} if outline.sm else set()
         runs |= {actor.hbm} if outline.hbm else set()
         for communicator, operation in outline.meets:
-            loads, holds = quotient.groups[actor.port(communicator)].uses[operation]
+            loads, holds = quotient.groups[actor.port(communicator)].uses.get(operation, Loads((), ()))
             runs |= {r for r, _, _ in (*loads, *holds)}
         for communicator in outline.sends:
             for loads, holds in quotient.groups[actor.port(communicator)].uses.values():

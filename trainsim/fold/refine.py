@@ -34,9 +34,10 @@ class Adjacency(NamedTuple):
 def refine(colour: Ints, a: Ints, b: Ints, label: Ints) -> tuple[Ints, int]:
     """The coarsest equitable partition finer than *colour* of the graph with edges (a, b, label), and the rounds.
 
-    >>> path = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4])
-    >>> refine(np.zeros(5, np.int64), *path, np.zeros(4, np.int64))[0].tolist() == [2, 0, 1, 0, 2]
-    False
+    >>> star = np.zeros(4, np.int64), np.array([1, 2, 3, 4])
+    >>> colour, rounds = refine(np.zeros(5, np.int64), *star, label=np.zeros(4, np.int64))
+    >>> colour[0] != colour[1], colour[1:] == colour[1]
+    (np.True_, array([ True,  True,  True,  True]))
     """
     edges = _adjacency(len(colour), a, b, label)
     colour = np.unique(colour, return_inverse=True)[1].astype(np.int64)
