@@ -260,8 +260,8 @@ def test_closed_form_of_a_part_of_each_node(local):
     assert collective_time(cluster, "all_reduce", ranks, GIB) == pytest.approx(expected, rel=1e-6)
 
 
-# ---- published results of nccl-tests: bus bandwidth at the largest size. The constants are one set for all machines; on a
-# machine that was left out of their fit, half of the results are within 12 %.
+# ---- published results of nccl-tests: bus bandwidth at the largest size. One set of constants serves all machines; on
+# a machine that was left out of the fit, half of the results are within 12 %.
 
 PUBLISHED = [
     # topology, nodes, ranks, operation, algorithm, bytes, GB/s, tolerance, source

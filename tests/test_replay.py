@@ -75,6 +75,8 @@ SMALL = {file for file, row in recorded().items() if int(row["p"]) * int(row["m"
 )
 def test_recorded_periods(file):
     for row, step in recorded_steps(file):
+        if not row["period_no_barrier"]:
+            continue  # four of the longest orders have none
         assert step.period == exact(row["period_no_barrier"])
         assert step.bubble.period_fraction == rounded(row["bubble_period"])
 
