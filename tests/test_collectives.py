@@ -214,6 +214,13 @@ def test_messages():
     assert set(messages.use_group) == {0, 1}
 
 
+def test_a_message_may_be_faster_than_collectives_but_not_than_the_line():
+    for gain, rate in ((1.0, 0.5), (1.5, 0.75), (9.0, 1.0)):
+        machine = SwitchedNodes(2, nic_reached=0.5, constants=CONSTANTS | {"message_network_gain": gain})
+        both = message_pattern(machine, np.array([0, 0]), np.array([1, 8]), efficiency=0.8)
+        assert both.bandwidth == pytest.approx([300e9 * 0.835, 25e9 * rate * 0.8])
+
+
 def test_latency_only():
     machine, members = SwitchedNodes(4), np.arange(32).reshape(4, 8)
     few = latency_only(machine, "all_reduce", members)

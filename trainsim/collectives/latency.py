@@ -5,9 +5,10 @@ Seconds that a collective takes beside moving its bytes: start, steps, hops; and
 730 points of 37 nccl-tests sweeps best with three parameters. T0 follows the latency terms of NCCL's own tuning
 model (NCCL src/graph/tuning.cc, protocol LL). The constants are the machine's, with their sources in its data:
 
-``latency_scale``; ``ring_base``, ``ring_step``, ``ring_network_step``; ``tree_base``, ``tree_step``, ``network_hop``
-(seconds); ``ramp`` (seconds, for ``ramp_gpus`` ranks of a domain), ``ramp_gather`` (factor of all_gather and
-reduce_scatter), ``ramp_network`` (seconds), ``ramp_network_power``; ``nvls_ramp`` (seconds), ``nvls_ramp_growth``.
+``latency_scale``; ``ring_base``, ``ring_step``, ``ring_network_step``; ``tree_base``, ``tree_step``,
+``tree_one_node``, ``network_hop`` (seconds); ``ramp`` (seconds, for ``ramp_gpus`` ranks of a domain),
+``ramp_gather`` (factor of all_gather and reduce_scatter), ``ramp_network`` (seconds), ``ramp_network_power``;
+``nvls_ramp`` (seconds), ``nvls_ramp_growth``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def tree_latency(operation: str, placement: Placement) -> Floats:
     """T0 of a tree: a chain inside a domain, and as many hops as a binary tree of the domains is deep."""
     constants = placement.machine.constants
     seconds = constants["tree_step"] * (placement.local - 1) + constants["network_hop"] * np.log2(placement.domains)
-    return _scaled(placement, constants["tree_base"] + 2.0 * seconds)
+    alone = np.where(placement.domains == 1, constants["tree_one_node"], 0.0)
+    return _scaled(placement, constants["tree_base"] + 2.0 * seconds + alone)
 
 
 def least_latency(operation: str, placement: Placement) -> Floats:

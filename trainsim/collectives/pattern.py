@@ -52,7 +52,8 @@ def message_pattern(
 ) -> Pattern:
     """A message from ``src[k]`` to ``dst[k]`` for every k; *efficiency* is the share of a network link it reaches.
 
-    From a rank to itself takes no time.
+    ``message_network_gain`` is the rate of a message over that of collectives on a network link, up to its line
+    rate. From a rank to itself takes no time.
     """
     src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
     apart = src != dst
@@ -60,7 +61,9 @@ def message_pattern(
     constants = machine.constants
     latency = np.where(far, constants["message_network_latency"], constants["message_latency"]) * apart
     edges = Edges(np.arange(len(src)), src, dst, np.ones(len(src)))
-    rates = link_rates(machine, efficiency * constants["message_network_gain"], bandwidth)
+    own = machine.bandwidth if bandwidth is None else bandwidth
+    faster = np.minimum(own * constants["message_network_gain"], np.maximum(own, machine.line_rate))
+    rates = link_rates(machine, efficiency, np.where(machine.is_network, faster, own))
     return _pattern(machine, edges, np.ones(len(src)) * apart, rates, latency=latency, ramps=np.zeros(len(src)))
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, Placement, algorithms, joined
 from trainsim.collectives.latency import ramp, ring_latency
 
-
 _NONE = np.zeros(0, np.int64)
 _NOBODY = Edges(_NONE, _NONE, _NONE, np.zeros(0))
 
