@@ -27,7 +27,7 @@ def seconds(machine, operation, ranks, nbytes, algorithm="auto", efficiency=1.0)
     return one.seconds(0, nbytes)[0]
 
 
-def able(machine=None):
+def able():
     """(Algorithm, operation) of everything that is registered."""
     return [(name, operation) for name in algorithms for operation in algorithms[name].operations]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import frexp, inf, isfinite
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -166,7 +167,7 @@ def replay(
 
 
 def _time(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value) or value < 0:
         raise InvalidPlan(f"{name} is a time, 0 or more, not {value!r}")
     return float(value)
 

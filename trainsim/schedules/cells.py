@@ -88,4 +88,13 @@ def format_cell(cells: Sequence[Cell]) -> str:
 
 def parse_order(order: Iterable[Iterable[str]]) -> list[list[tuple[Cell, ...]]]:
     """All rows of an order; empty cells (PyTorch writes them for idle ticks) are left out."""
-    return [[parse_cell(text) for text in row if text.strip()] for row in order]
+    if isinstance(order, str) or not isinstance(order, Iterable):
+        raise InvalidPlan(f"an order is a list of cells per rank, such as [['0F0', '0B0']], not {order!r}")
+    return [[parse_cell(text) for text in _texts(row) if text.strip()] for row in order]
+
+
+def _texts(row: Iterable[str]) -> list[str]:
+    cells = list(row) if isinstance(row, Iterable) and not isinstance(row, str) else [row]
+    if isinstance(row, str) or not all(isinstance(text, str) for text in cells):
+        raise InvalidPlan(f"a rank's row is a list of cells, such as ['0F0', '0B0'], not {row!r}")
+    return cells

@@ -7,6 +7,7 @@ holds.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Protocol
 
 from trainsim.errors import InvalidPlan
@@ -38,7 +39,7 @@ def check(schedule: str, ranks: int, *, microbatches: int, chunks: int = 1, grou
     if group is not None:
         numbers["group"] = group
     for what, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
             raise InvalidPlan(f"{name} needs a whole number of {what}, 1 or more, not {number!r}.")
     if name in constraints:
         constraints[name](ranks, microbatches=microbatches, chunks=chunks, group=group)
