@@ -67,9 +67,7 @@ def test_compute_is_what_the_kernels_take(lanes, shape):
 )
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 16)])
 def test_closed_forms_of_the_bubble(schedule, chunks, p, m):
-    b = bubble(
-        lanes_of(Shape(schedule=schedule, stages=p, microbatches=m, chunks=chunks, reduce=5.0, update=1.0))
-    )
+    b = bubble(lanes_of(Shape(schedule=schedule, stages=p, microbatches=m, chunks=chunks, reduce=5.0, update=1.0)))
     assert b.fraction == pytest.approx((p - 1) / (chunks * m + p - 1), rel=1e-9)
     assert b.idle_over_ideal == pytest.approx((p - 1) / (chunks * m), rel=1e-9)
     assert b.warmup_s == pytest.approx((p - 1) * 1.0)
@@ -117,9 +115,7 @@ def test_the_critical_path_of_1f1b_counts_the_latency_of_the_closed_form():
     assert dict((x.kind, x.seconds) for x in path.causes)["pp"] == pytest.approx(c * hops)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "most"), [("1f1b", lambda p, r, m: min(p - r, m)), ("gpipe", lambda p, r, m: m)]
-)
+@pytest.mark.parametrize(("schedule", "most"), [("1f1b", lambda p, r, m: min(p - r, m)), ("gpipe", lambda p, r, m: m)])
 def test_activations_in_flight(schedule, most):
     p, m = 4, 8
     use = memory(lanes_of(Shape(schedule=schedule, stages=p, microbatches=m)), 80e9)

@@ -154,13 +154,11 @@ class Builder:
         )
         out += [Kernel("adam", "optimizer", ticks(shape.update))] if shape.update else []
         if out:
-            ends = [ticks(shape.reduce)] * bool(shape.reduce) + [
-                ticks(shape.reduce) + ticks(shape.update)
-            ] * bool(shape.update)
-            starts = (0.0, *ends[:-1])
-            self.runs.append(
-                Run(tuple(Label(i.name, i.kind, i.stream, -1) for i in out), starts, starts, tuple(ends))
+            ends = [ticks(shape.reduce)] * bool(shape.reduce) + [ticks(shape.reduce) + ticks(shape.update)] * bool(
+                shape.update
             )
+            starts = (0.0, *ends[:-1])
+            self.runs.append(Run(tuple(Label(i.name, i.kind, i.stream, -1) for i in out), starts, starts, tuple(ends)))
             for r in range(shape.stages):
                 self.rows[r].table.extend((len(self.runs) - 1, 0, self.free[r], self.free[r]))
                 self.rows[r].tasks.append(len(self.rows[r]))

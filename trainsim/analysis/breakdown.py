@@ -111,10 +111,10 @@ def _posted(
     same = np.bincount(kind[~elsewhere], late[rows[~elsewhere]], len(KINDS))
     seconds[: len(KINDS)] += same
     waiting += same
-    for c in np.unique(owner).tolist():
-        for k in np.unique(kind[owner == c]).tolist():
-            total = float(late[rows[(owner == c) & (kind == k)]].sum())
-            _note(lanes, lane, c, f"{KINDS[k]} peers", total, waits)
+    names = [lanes.trace.runs[run].labels[0].name for run in lane.run[rows].tolist()]
+    for c, name in sorted(set(zip(owner.tolist(), names, strict=True))):
+        of = (owner == c) & np.array([one == name for one in names])
+        _note(lanes, lane, c, name, float(late[rows[of]].sum()), waits)
 
 
 def _tail(lanes: Lanes, lane: Lane, seconds: Floats) -> None:

@@ -31,6 +31,7 @@ class Lane:
     end: Floats
     first: Ints
     last: Ints
+    run: Ints
     seconds: Floats
     held: Floats
     task: Ints
@@ -170,7 +171,7 @@ class Lanes:
             cause[of[:, 0]] = of[:, 1]
         passes = np.array([t.template.work in PASSES for t in self.trace.tasks[k]] + [False])
         return Lane(
-            number=k, owner=owner, name=name, posted=table[:, 2], start=start, end=end,
+            number=k, owner=owner, name=name, run=run, posted=table[:, 2], start=start, end=end,
             first=kind[first[run]], last=kind[first[run] + size[run] - 1], seconds=lane_seconds, held=lane_held,
             task=task, cause=cause, in_pass=passes[np.minimum(task, len(passes) - 1)],
         )  # fmt: skip

@@ -33,6 +33,28 @@ class Idle(NamedTuple):
     what: tuple[str, ...]
 
 
+class Piece(NamedTuple):
+    """A kernel or collective outside the passes; seconds."""
+
+    kind: str
+    name: str
+    start: float
+    end: float
+
+
+def update(lanes: Lanes, c: int) -> tuple[Piece, ...]:
+    """What class *c* does in its compute chain outside the passes of the schedule: reductions, optimizer, ..."""
+    lane = lanes.compute[c]
+    marks = lanes.trace.rows[lane.number].marks
+    out = []
+    for row in np.flatnonzero(~lane.in_pass).tolist():
+        run, at = lanes.trace.runs[int(lane.run[row])], float(lane.start[row])
+        ends = marks.get(row) or [at + end for end in run.ends]
+        starts = [at, *ends[:-1]] if row in marks else [at + start for start in run.starts]
+        out += [Piece(label.kind, label.name, a, b) for label, a, b in zip(run.labels, starts, ends, strict=True)]
+    return tuple(out)
+
+
 def slots(lanes: Lanes, c: int) -> Slots:
     """The tasks of class *c* in order; a task that only waits has no length."""
     lane, tasks = lanes.compute[c], lanes.trace.tasks[lanes.compute[c].number]

@@ -6,9 +6,11 @@ rank, a thread per chain and stream; arrows from a message's sender to the pass 
 
 from __future__ import annotations
 
-import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +28,17 @@ Threads = dict[tuple[str, str], int]
 
 
 def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
-    """Write every span of *ranks* to *path*; gzipped (quickly) if the name ends in ``.gz``."""
-    text = "".join(_document(result, ranks)).encode()
-    path.write_bytes(gzip.compress(text, 1, mtime=0) if path.suffix == ".gz" else text)
+    """Write every span of *ranks* to *path*; gzipped if the name ends in ``.gz``, quickly and beside the formatting."""
+    parts = (part.encode() for part in _document(result, ranks))
+    if path.suffix != ".gz":
+        path.write_bytes(b"".join(parts))
+        return path
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31: with the header of gzip, which then holds no time
+    with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
+        jobs = [beside.submit(lambda part=part: file.write(packer.compress(part))) for part in parts]
+        for job in jobs:
+            job.result()
+        file.write(packer.flush())
     return path
 
 
@@ -36,17 +46,16 @@ def _document(result: Result, ranks: Sequence[int]) -> Iterator[str]:
     trace, lanes = result.trace, result.lanes
     about = {"name": result.name, "step_time_s": result.step_time, "mfu": result.mfu, "bubble": result.bubble.fraction}
     yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
+    threads = {rank: _threads(trace, rank) for rank in ranks}
     heads = []
     for order, rank in enumerate(ranks):
         stage = int(lanes.stage[trace.rank_class[rank]])
-        heads += _names(trace, rank, f"stage {stage} · rank {rank}", order)
+        heads += _names(threads[rank], rank, f"stage {stage} · rank {rank}", order)
     yield ",\n".join(json.dumps(head, ensure_ascii=False) for head in heads)
-    shown = {int(trace.rank_class[rank]): rank for rank in ranks}
     for rank in ranks:
-        threads = _threads(trace, rank)
         for chain in trace.chain_names(rank):
-            yield from _chain(trace, rank, chain, threads)
-    yield from _arrows(result, shown)
+            yield from _chain(trace, rank, chain, threads[rank])
+    yield from _arrows(result, {int(trace.rank_class[rank]): rank for rank in ranks}, threads)
     yield "\n]}\n"
 
 
@@ -54,19 +63,20 @@ def _threads(trace: Trace, rank: int) -> Threads:
     """(chain, stream) -> thread: streams of the compute chain first; concurrent chains never share a thread."""
     pairs: dict[tuple[str, str], None] = {}
     for chain in trace.chain_names(rank):
-        used = np.unique(trace.spans(rank, chain).label).tolist()
-        pairs |= dict.fromkeys((chain, trace.labels[k].stream) for k in used)
+        run = trace.row_times(trace.number[int(trace.rank_class[rank]), chain]).run
+        labels = (label for k in np.unique(run).tolist() for label in trace.runs[k].labels)
+        pairs |= dict.fromkeys((chain, label.stream) for label in labels)
     place = {stream: k for k, stream in enumerate(STREAMS)}
     order = sorted(pairs, key=lambda pair: (place.get(pair[1], len(place)), pair[0] != "compute", pair))
     return {pair: k for k, pair in enumerate(order)}
 
 
-def _names(trace: Trace, rank: int, name: str, order: int) -> list[dict[str, Any]]:
+def _names(threads: Threads, rank: int, name: str, order: int) -> list[dict[str, Any]]:
     heads: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}},
         {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": order}},
     ]
-    for (chain, stream), thread in _threads(trace, rank).items():
+    for (chain, stream), thread in threads.items():
         title = stream if chain in ("compute", stream) else f"{stream} ({chain.removeprefix('send:')})"
         heads += [
             {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": title}},
@@ -126,7 +136,7 @@ def _text(
     the first span how long it waited for its peers."""
     out = []
     for k, label in enumerate(labels):
-        name, kind = (json.dumps(word, ensure_ascii=False).replace("%", "%%") for word in (label.name, label.kind))
+        name, kind = _quoted(label.name), _quoted(label.kind)
         length = f"{lengths[k]:.3f}" if lengths else "%.3f"
         wait = ',"waited_us":%.3f' if waited and k == 0 else ""
         out.append(
@@ -136,22 +146,30 @@ def _text(
     return "".join(out)
 
 
-def _arrows(result: Result, shown: dict[int, int]) -> Iterator[str]:
-    """Flow events from the end of a message to the pass that it let start, for ranks that are both shown."""
-    lanes = result.lanes
-    number = 0
-    threads = {c: _threads(result.trace, rank) for c, rank in shown.items()}
+@lru_cache(maxsize=4096)
+def _quoted(word: str) -> str:
+    return json.dumps(word, ensure_ascii=False).replace("%", "%%")
+
+
+def _arrows(result: Result, shown: dict[int, int], threads: dict[int, Threads]) -> Iterator[str]:
+    """Flow events from a message to the pass that it let start, for ranks that are both shown."""
+    lanes, number = result.lanes, 0
     for c, rank in shown.items():
         lane = lanes.compute[c]
-        for row in np.flatnonzero(lane.cause >= 0).tolist():
-            source = lanes.all[int(lanes.chain_of[lane.cause[row]])]
+        rows = np.flatnonzero(lane.cause >= 0)
+        chain = lanes.chain_of[lane.cause[rows]]
+        for k in np.unique(chain).tolist():
+            source = lanes.all[k]
             if not source.is_messages or source.owner not in shown:
                 continue
-            number += 1
-            sent = int(lane.cause[row] - lanes.offset[source.number])
-            tail = next(t for (chain, _), t in threads[source.owner].items() if chain == source.name)
-            at, to = float(source.start[sent]) * 1e6, float(lane.start[row]) * 1e6
-            yield (
-                f',\n{{"ph":"s","id":{number},"pid":{shown[source.owner]},"tid":{tail},"name":"message","cat":"pp","ts":{at:.4f}}}'
-                f',\n{{"ph":"f","bp":"e","id":{number},"pid":{rank},"tid":0,"name":"message","cat":"pp","ts":{to:.4f}}}'
+            peer, mine = shown[source.owner], rows[chain == k]
+            tail = next(thread for (name, _), thread in threads[peer].items() if name == source.name)
+            place = (
+                f'"name":"message","cat":"pp","pid":{peer},"tid":{tail}',
+                f'"name":"message","cat":"pp","pid":{rank},"tid":0',
             )
+            sent = (source.start[lane.cause[mine] - lanes.offset[k]] * 1e6).tolist()
+            for at, to in zip(sent, (lane.start[mine] * 1e6).tolist(), strict=True):
+                number += 1
+                yield f',\n{{"ph":"s","id":{number},{place[0]},"ts":{at:.3f}}}'
+                yield f',\n{{"ph":"f","bp":"e","id":{number},{place[1]},"ts":{to:.3f}}}'

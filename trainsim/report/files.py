@@ -3,32 +3,72 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainsim.result import Result
 
-PICTURES = {"png": {"dpi": 110, "pil_kwargs": {"compress_level": 1}}, "svg": {"metadata": {"Date": None}}}
+PICTURES: Mapping[str, Mapping[str, Any]] = {
+    "png": {"dpi": 110, "pil_kwargs": {"compress_level": 1}},
+    "svg": {"metadata": {"Date": None}},
+}
 """How each format is written: quickly, and the same bytes every time."""
 
 
-def save(result: Result, directory: Path) -> tuple[Path, ...]:
-    """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html; the paths, in that order."""
+def save(result: Result, directory: Path, *, beside: bool = False) -> tuple[Path, ...]:
+    """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html; the paths, in that order.
+
+    *beside* writes the trace in a process of its own while this one draws (where processes can be forked).
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    data, trace, page = (directory / name for name in ("result.json", "trace.json.gz", "report.html"))
+    pictures = [directory / f"gantt.{kind}" for kind in PICTURES]
+    data.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    with _beside(partial(result.to_chrome, trace), fork=beside):
+        _draw(result, pictures)
+        _write_page(result, page, pictures[0])
+    return (data, *pictures, trace, page)
+
+
+def _draw(result: Result, pictures: Sequence[Path]) -> None:
     from matplotlib import rc_context
 
+    figure = result.gantt()
+    with rc_context({"svg.hashsalt": "trainsim", "svg.fonttype": "none"}):
+        for path, (kind, options) in zip(pictures, PICTURES.items(), strict=True):
+            figure.savefig(path, format=kind, **options)
+
+
+def _write_page(result: Result, path: Path, picture: Path) -> None:
     from trainsim.report.html import page
 
-    directory.mkdir(parents=True, exist_ok=True)
-    data = directory / "result.json"
-    data.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    figure = result.gantt()
-    paths = [data]
-    with rc_context({"svg.hashsalt": "trainsim", "svg.fonttype": "none"}):
-        for kind, options in PICTURES.items():
-            paths.append(directory / f"gantt.{kind}")
-            figure.savefig(paths[-1], format=kind, **options)
-    paths.append(result.to_chrome(directory / "trace.json.gz"))
-    paths.append(directory / "report.html")
-    paths[-1].write_text(page(result, picture=paths[1].read_bytes()), encoding="utf-8")
-    return tuple(paths)
+    path.write_text(page(result, picture=picture.read_bytes()), encoding="utf-8")
+
+
+@contextmanager
+def _beside(job: Callable[[], object], *, fork: bool) -> Iterator[None]:
+    """Do *job* in a fork of this process while the body runs; here, if that is not possible or did not work."""
+    child = _forked(job) if fork and hasattr(os, "fork") else None
+    yield
+    if child is None or os.waitpid(child, 0)[1] != 0:
+        job()
+
+
+def _forked(job: Callable[[], object]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of numpy: the child does not use them
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            job()
+            status = 0
+        finally:
+            os._exit(status)
+    return child

@@ -158,16 +158,22 @@ def _lanes(axes: Axes, one: Scene, scale: float) -> None:
 
 def _notes(axes: Axes, one: Scene, points_per_second: float, scale: float) -> None:
     """Texts that have room, by colour and size."""
-    groups: dict[tuple[str, float], list[glyphs.Text]] = {}
+    groups: dict[tuple[str, float, str], list[glyphs.Text]] = {}
     for note in one.notes:
         most = min(7.5 if note.kind in ("bubble", "pass") else 9.5, note.tall * scale * 72 * 0.82)
         text, points = _fit(note, (note.right - note.left) * points_per_second - 1.5, round(most, 1))
         if text:
-            colour = {"bubble": "#8a8a8a", "pass": "#333333"}.get(note.kind, LOOKS.get(note.kind, LOOKS["other"]).ink)
-            at = ((note.left + note.right) / 2, note.middle, text)
-            groups.setdefault((colour, points), []).append(at)
-    for (colour, points), texts in groups.items():
-        glyphs.write(axes, texts, points=points, colour=colour)
+            ink, halo = _ink(note.kind)
+            groups.setdefault((ink, points, halo), []).append(((note.left + note.right) / 2, note.middle, text))
+    for (ink, points, halo), texts in groups.items():
+        glyphs.write(axes, texts, points=points, colour=ink, halo=halo)
+
+
+def _ink(kind: str) -> tuple[str, str]:
+    """Colour of a text and of the halo that keeps it readable on a hatch."""
+    own = {"bubble": ("#8a8a8a", ""), "pass": ("#333333", ""), "update": ("#111111", "#ffffff")}
+    look = LOOKS.get(kind, LOOKS["other"])
+    return own.get(kind) or (("#111111", "#ffffff") if look.hatch else (look.ink, ""))
 
 
 def _fit(note: Note, room: float, points: float) -> tuple[str, float]:
@@ -222,14 +228,17 @@ def _overview(axes: Axes, result: Result, stages: Sequence[Stage], parts: Sequen
     step, columns = result.step_time, 2200
     image = np.ones((len(stages), columns, 3))
     at = (np.arange(columns) + 0.5) / columns * step
-    colour = {"F": LOOKS["forward"].fill, "B": LOOKS["backward"].fill, "": LOOKS["dp"].fill}
+    colour = {"F": LOOKS["forward"].fill, "B": LOOKS["backward"].fill}
     for k, stage in enumerate(stages):
         one = stage.slots
-        j = np.searchsorted(one.start, at, side="right") - 1
-        inside = (j >= 0) & (at < one.end[np.maximum(j, 0)])
-        shade = np.array(
-            [to_rgb(colour.get(work, LOOKS["other"].fill if work != "update" else "#ef8a62")) for work in one.work]
-        )
+        starts = np.concatenate([one.start, [piece.start for piece in stage.update]])
+        ends = np.concatenate([one.end, [piece.end for piece in stage.update]])
+        fills = [colour.get(work[:1], "") for work in one.work] + [LOOKS[piece.kind].fill for piece in stage.update]
+        own = np.array([bool(fill) for fill in fills])  # tasks that are no passes are drawn piece by piece
+        order = np.flatnonzero(own)[np.argsort(starts[own], kind="stable")]
+        shade = np.array([to_rgb(fills[j]) for j in order.tolist()])
+        j = np.searchsorted(starts[order], at, side="right") - 1
+        inside = (j >= 0) & (at < ends[order][np.maximum(j, 0)])
         image[k, inside] = shade[j[inside]]
     axes.imshow(image, extent=(0.0, step, len(stages), 0.0), aspect="auto", interpolation="antialiased", zorder=2)
     for part in parts:

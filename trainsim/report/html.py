@@ -51,7 +51,9 @@ def card(result: Result) -> str:
             f"{breakdown(result)}{_image(png(result))}{_list(result.warnings)}</div>"
         )
     except Exception as error:  # a card that cannot be drawn must not hide the result
-        return f"<pre>{escape(repr(result) if not isinstance(error, RecursionError) else '')}\n{escape(str(error))}</pre>"
+        return (
+            f"<pre>{escape(repr(result) if not isinstance(error, RecursionError) else '')}\n{escape(str(error))}</pre>"
+        )
 
 
 def comparison(one: Comparison) -> str:
@@ -141,7 +143,9 @@ def memory_chart(result: Result) -> str:
     return "".join(rows)
 
 
-def _thin(times: Sequence[float], held: Sequence[float], step: float, columns: int = 500) -> tuple[list[float], list[float]]:
+def _thin(
+    times: Sequence[float], held: Sequence[float], step: float, columns: int = 500
+) -> tuple[list[float], list[float]]:
     """A stair of at most two points per column that keeps every column's highest level."""
     best: dict[int, float] = {}
     for time, level in zip(times, held, strict=True):
@@ -181,9 +185,7 @@ def _memory(result: Result) -> str:
 
 def _bubble(result: Result) -> str:
     one = result.bubble
-    rows = [
-        (f"stage {k}", f"{share:.1%}", _bar([(share, "#8c8c8c")])) for k, share in enumerate(one.per_stage)
-    ]
+    rows = [(f"stage {k}", f"{share:.1%}", _bar([(share, "#8c8c8c")])) for k, share in enumerate(one.per_stage)]
     text = (
         f"<p>{one.fraction:.2%} of the pipeline's time (1 − busy / window); idle over ideal {one.idle_over_ideal:.2%}; "
         f"over each rank's own span {one.span_fraction:.2%}. Warm-up {seconds(one.warmup_s)}, steady "
@@ -195,7 +197,12 @@ def _bubble(result: Result) -> str:
 def _waits(result: Result) -> str:
     step = result.step_time or 1.0
     rows = [
-        (f"stage {w.stage}", seconds_of(w.seconds, step), _bar([(w.seconds / step, "#8c8c8c")]), escape(waits_for(w.what, w.source, w.stage)))
+        (
+            f"stage {w.stage}",
+            seconds_of(w.seconds, step),
+            _bar([(w.seconds / step, "#8c8c8c")]),
+            escape(waits_for(w.what, w.source, w.stage)),
+        )
         for w in result.waits
         if w.seconds > 1e-4 * step
     ]
@@ -204,7 +211,14 @@ def _waits(result: Result) -> str:
 
 def _communication(result: Result) -> str:
     rows = [
-        (kind, f"{t.operations:,.0f}", size(t.bytes_per_rank), size(t.bytes_inter_node_per_rank), seconds(t.time_s), seconds(t.exposed_s))
+        (
+            kind,
+            f"{t.operations:,.0f}",
+            size(t.bytes_per_rank),
+            size(t.bytes_inter_node_per_rank),
+            seconds(t.time_s),
+            seconds(t.exposed_s),
+        )
         for kind, t in result.communication.items()
         if t.operations
     ]
@@ -222,7 +236,9 @@ def _critical(result: Result) -> str:
 
 def _estimate(result: Result) -> str:
     one = result.estimate
-    rows = [(escape(p.name), seconds(p.closed_form), seconds(p.simulated), f"{p.difference:+.4g} s") for p in one.phases]
+    rows = [
+        (escape(p.name), seconds(p.closed_form), seconds(p.simulated), f"{p.difference:+.4g} s") for p in one.phases
+    ]
     rows.append(("step", seconds(one.seconds), seconds(one.simulated), f"{one.difference:+.1%}"))
     return _table(("phase", "closed form", "on the critical path", "difference"), rows)
 

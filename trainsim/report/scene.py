@@ -11,7 +11,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats, Ints, Lanes
-from trainsim.analysis.slots import Idle, Slots, idle, slots
+from trainsim.analysis.slots import Idle, Piece, Slots, idle, slots, update
 from trainsim.program.instructions import KINDS
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Stage:
     idle: Idle
     sent: tuple[Floats, Floats]
     beside: dict[str, tuple[Floats, Floats]]
+    update: tuple[Piece, ...]
 
 
 def actors(result: Result, ranks: Sequence[int]) -> tuple[Stage, ...]:
@@ -94,7 +95,7 @@ def _actor(lanes: Lanes, rank: int, c: int) -> Stage:
     beside = {lane.name: (lane.start, lane.end) for lane in lanes.others[c] if len(lane)}
     return Stage(
         rank=rank, number=int(lanes.stage[c]), slots=slots(lanes, c), idle=idle(lanes, c),
-        sent=(starts, ends), beside=beside,
+        sent=(starts, ends), beside=beside, update=update(lanes, c),
     )  # fmt: skip
 
 
@@ -174,15 +175,13 @@ def _passes(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
     for kind in np.unique(main).tolist():
         of = main == kind
         canvas.add(kind, one.start[of], one.end[of], bottom, top)
-    ends = np.flatnonzero(main == "")  # the end of the step is drawn kind by kind
     level = np.full(len(length), bottom)
     for kind in BANDS:
         share = one.seconds[:, COLUMN[kind]] / length
         of = np.flatnonzero((share > 0.004) & (main != ""))
         canvas.add(kind, one.start[of], one.end[of], level[of], level[of] + share[of] * (top - bottom))
         level += share * (top - bottom)
-    for k in ends.tolist():
-        _update(canvas, one, k, bottom, top)
+    _update(canvas, stage, bottom, top)
     for k, (work, microbatch) in enumerate(zip(one.work, one.microbatch.tolist(), strict=True)):
         if main[k]:
             free = float(min(level[k], top - 0.4 * (top - bottom)))  # above the bands, if they leave room
@@ -198,14 +197,11 @@ def _main(work: str) -> str:
     return {"F": "forward", "B": "backward", "I": "backward", "W": "backward"}.get(work, "")
 
 
-def _update(canvas: _Canvas, one: Slots, k: int, bottom: float, top: float) -> None:
-    """The end of the step: its kinds one after the other, as long as each takes."""
-    at = float(one.start[k])
-    for kind in ("dp", "other", "optimizer", "host", "delay", "tp", "pp"):
-        seconds = float(one.seconds[k, COLUMN[kind]])
-        if seconds > 0:
-            canvas.add(kind, np.array([at]), np.array([at + seconds]), bottom, top)
-            at += seconds
+def _update(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
+    """The end of the step, kernel by kernel and collective by collective."""
+    for piece in stage.update:
+        canvas.add(piece.kind, np.array([piece.start]), np.array([piece.end]), bottom, top)
+        canvas.note(piece.start, piece.end, (bottom + top) / 2, piece.name, "update", (top - bottom) * 0.7)
 
 
 def _beside(canvas: _Canvas, stage: Stage, places: dict[str, tuple[float, float]]) -> None:

@@ -26,9 +26,9 @@ LOOKS = {
     "cp": Look("#f7a8a0", "#8c2f26", "/////", "context parallel (cp)"),
     "ep": Look("#e8a5d8", "#7a2468", "/////", "expert parallel (ep)"),
     "pp": Look("#c9b3e6", "#54318a", "\\\\\\\\\\", "pipeline messages (pp)"),
-    "dp": Look("#ef8a62", "#7d2a0c", "xxxxx", "data parallel (dp)"),
+    "dp": Look("#f4a582", "#8f3514", "xxxx", "data parallel (dp)"),
     "offload": Look("#c5b79b", "#5b4d2c", "-----", "offload"),
-    "optimizer": Look("#4a4a4a", "#ffffff", "", "optimizer"),
+    "optimizer": Look("#222222", "#ffffff", "", "optimizer"),
     "host": Look("#d9d9d9", "#6b6b6b", ".....", "host"),
     "delay": Look("#e3342f", "#ffffff", "", "delay (what-if)"),
     "other": Look("#a9a9a9", "#333333", "", "other"),
@@ -85,7 +85,9 @@ def seconds_of(value: float, whole: float) -> str:
     >>> seconds_of(0.473, 105.2), seconds_of(0.473, 0.9)
     ('0.47 s', '473.00 ms')
     """
-    unit, size = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6))
+    unit, size = next(
+        ((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6)
+    )
     return f"{value / size:.2f} {unit}"
 
 

@@ -94,7 +94,11 @@ def where(result: Result) -> RenderableType:
         if value > 0:
             share = value / step
             table.add_row(
-                part, seconds_of(value, step), f"{share:.1%}", _coloured(bar(share, 20), PARTS[part]), f"[dim]{TITLES[part]}"
+                part,
+                seconds_of(value, step),
+                f"{share:.1%}",
+                _coloured(bar(share, 20), PARTS[part]),
+                f"[dim]{TITLES[part]}",
             )
     return _titled("Where the time goes (mean rank; sums to the step)", table)
 
@@ -204,7 +208,11 @@ def waits_for(what: str, source: int, stage: int) -> str:
     """
     >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("dp", 3, 3)
     ('for activations from stage 2', 'for gradients from stage 4', 'for dp')
+    >>> waits_for("pp-forward", 3, 3)
+    'until its own message has arrived'
     """
+    if source == stage and what.startswith("pp-"):
+        return "until its own message has arrived"
     named = {"pp-forward": "for activations", "pp-backward": "for gradients"}
     text = named.get(what, f"for {what}")
     return text if source == stage else f"{text} from stage {source}"

@@ -1,0 +1,161 @@
+"""Pictures and files: what is drawn is what happened."""
+
+import gzip
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.runs import result
+from tests.traces import Shape
+from trainsim.errors import InvalidPlan, NotBuilt
+from trainsim.program.instructions import KINDS
+from trainsim.report.glyphs import width
+from trainsim.report.scene import actors, scene
+from trainsim.report.style import LOOKS
+from trainsim.report.text import comparison, summary
+from trainsim.report.windows import windows
+
+SMALL = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
+LONG = Shape(stages=6, microbatches=96, recompute=0.5, latency=0.02, reduce=3.0, update=0.4)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return result(SMALL, "small")
+
+
+@pytest.fixture(scope="module")
+def long():
+    return result(LONG, "long")
+
+
+def printed(renderable, columns=80):
+    from rich.console import Console
+
+    console = Console(width=columns, no_color=True, force_terminal=False, record=True, file=open("/dev/null", "w"))
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_every_kind_has_a_look_and_neighbours_differ_in_grey():
+    assert set(KINDS) < set(LOOKS)
+
+    def lightness(kind):
+        red, green, blue = (int(LOOKS[kind].fill[k : k + 2], 16) / 255 for k in (1, 3, 5))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    shades = sorted(lightness(kind) for kind in ("forward", "backward", "recompute", "optimizer", "bubble"))
+    assert min(b - a for a, b in pairwise(shades)) > 0.08
+    assert all(LOOKS[kind].hatch for kind in ("tp", "cp", "ep", "pp", "dp", "offload"))
+
+
+def test_the_summary_is_read_in_80_columns_without_colour(small):
+    text = printed(summary(small, []))
+    assert max(map(len, text.splitlines())) <= 80
+    order = ["step time", "Where the time goes", "Pipeline bubble", "Memory", "Who waits for whom"]
+    assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
+    assert "for gradients from stage 1" in text
+
+
+def test_a_model_that_does_not_fit_is_named_by_stage_and_part():
+    big = result(Shape(stages=2, activation=40e9))
+    text = " ".join(printed(summary(big)).split())
+    assert "DOES NOT FIT" in text
+    assert "rank 0 of stage 0 needs" in text
+    assert "the largest part is activations" in text
+    assert not big.memory.fits
+
+
+def test_comparison_as_text(small):
+    other = result(Shape(stages=3, microbatches=4, tp=0.1), "other", {"parallel": {"tp": 2}})
+    text = " ".join(printed(comparison(other - small)).split())
+    assert "shorter" in text
+    assert "parallel: None -> {'tp': 2}" in text
+
+
+def test_short_steps_are_one_panel_and_long_ones_three(small, long):
+    for run, panels in ((small, 1), (long, 3)):
+        found = windows(actors(run, run.pipeline), run.step_time, run.bubble.warmup_s, run.bubble.cooldown_s)
+        assert len(found) == panels
+        assert found[0].start == 0.0
+        assert found[-1].end == run.step_time
+        assert len({round(w.end - w.start, 9) for w in found}) == 1
+
+
+def test_the_boxes_of_a_whole_step_are_the_passes(small):
+    one = scene(small, actors(small, small.pipeline), (0.0, small.step_time), detailed=False)
+    forward = one.boxes["forward"]
+    assert len(forward.left) == 3 * 4
+    assert np.sum(forward.right - forward.left) == pytest.approx(12 * (1 + 0.2))
+    idle = one.boxes["bubble"]
+    spent = sum(np.sum(one.boxes[k].right - one.boxes[k].left) for k in ("forward", "backward", "dp", "optimizer"))
+    assert spent + np.sum(idle.right - idle.left) == pytest.approx(3 * small.step_time)
+
+
+def test_zoomed_in_every_span_is_a_box(small):
+    one = scene(small, actors(small, small.pipeline), (0.0, small.step_time), detailed=True)
+    kernels = sum(len(one.boxes[k].left) for k in one.boxes if k != "bubble")
+    spans = sum(len(small.trace.spans(r, c).label) for r in small.pipeline for c in small.trace.chain_names(r))
+    assert kernels == spans
+    assert {row.stream for row in one.rows} == {"compute", "tp", "pp", "dp"}
+
+
+def test_the_gantt_chart_can_be_drawn_and_refuses_nonsense(long, tmp_path):
+    figure = long.gantt()
+    assert len(figure.axes) == 4  # an overview and three windows
+    assert long.name in {text.get_text() for text in figure.texts}
+    assert len(long.gantt(window=(0.0, 12.0)).axes) == 1
+    with pytest.raises(InvalidPlan, match="shows nothing"):
+        long.gantt(window=(1e6, 2e6))
+    with pytest.raises(InvalidPlan, match="rank 99 does not exist"):
+        long.gantt(ranks=[99])
+    with pytest.raises(NotBuilt, match="one step"):
+        long.gantt(steps=2)
+
+
+def test_texts_are_as_wide_as_their_letters():
+    assert width("1", 10) < width("12", 10) < width("12 3", 10)
+    assert width("12", 20) == pytest.approx(2 * width("12", 10))
+
+
+def test_the_chrome_trace_has_every_span_and_no_overlap(small, tmp_path):
+    path = small.to_chrome(tmp_path / "trace.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X"]
+    ranks = small.pipeline
+    expected = sum(len(small.trace.spans(r, c).label) for r in ranks for c in small.trace.chain_names(r))
+    assert len(spans) == expected
+    threads = {}
+    for e in spans:
+        threads.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    for times in threads.values():
+        times.sort()
+        assert all(a[1] <= b[0] + 0.01 for a, b in pairwise(times))
+    names = [e for e in events if e["name"] == "process_name"]
+    assert [e["args"]["name"] for e in names] == [f"stage {k} · rank {r}" for k, r in enumerate(ranks)]
+    assert {e["args"]["layer"] for e in spans} == {-1, 0, 1}
+    starts, ends = ({e["id"] for e in events if e["ph"] == ph} for ph in "sf")
+    assert starts == ends != set()
+
+
+def test_a_chrome_trace_without_compression_is_the_same(small, tmp_path):
+    packed = gzip.decompress(small.to_chrome(tmp_path / "a.json.gz").read_bytes())
+    assert small.to_chrome(tmp_path / "a.json").read_bytes() == packed
+
+
+def test_the_page_needs_nothing_else(small, tmp_path):
+    text = small.to_html(tmp_path / "report.html").read_text()
+    assert "http" not in text.replace("http-equiv", "")
+    assert "<script" not in text
+    for word in ("Where the time goes", "Memory over time", "Who waits for whom", "data:image/png;base64,"):
+        assert word in text
+
+
+def test_a_run_leaves_five_files(small, tmp_path):
+    paths = small.save(tmp_path / "out")
+    assert [p.name for p in paths] == ["result.json", "gantt.png", "gantt.svg", "trace.json.gz", "report.html"]
+    assert all(p.stat().st_size > 1000 for p in paths)
+    first = [p.read_bytes() for p in paths]
+    assert [p.read_bytes() for p in result(SMALL, "small").save(tmp_path / "out")] == first

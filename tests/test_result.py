@@ -1,0 +1,137 @@
+"""The result as users see it: numbers, stable keys, tables, differences."""
+
+import json
+
+import pytest
+
+from tests.runs import result
+from tests.traces import Shape
+from trainsim.errors import InvalidPlan
+
+SHAPE = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
+
+KEYS = {
+    "scenario", "step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s", "model_flops_per_gpu",
+    "hardware_flops_per_gpu", "mfu", "hfu", "bubble", "breakdown_s", "memory", "communication", "critical_path",
+    "parameters", "simulation", "warnings",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run():
+    return result(SHAPE, "run", {"name": "run", "parallel": {"tp": 2, "pp": 3}})
+
+
+def test_the_keys_are_those_of_the_interface(run):
+    data = run.to_dict()
+    assert set(data) >= KEYS
+    assert set(data["bubble"]) >= {
+        "fraction",
+        "span_fraction",
+        "idle_over_ideal",
+        "per_stage",
+        "warmup_s",
+        "steady_s",
+        "cooldown_s",
+    }
+    assert list(data["breakdown_s"]) == [
+        "compute",
+        "recompute",
+        "tp",
+        "cp",
+        "ep",
+        "pp",
+        "dp",
+        "offload",
+        "optimizer",
+        "bubble",
+        "other",
+    ]
+    assert set(data["memory"]) >= {"peak_bytes", "capacity_bytes", "fits", "peak_rank", "not_counted", "per_stage"}
+    assert set(data["memory"]["per_stage"][0]) >= {
+        "weights",
+        "gradients",
+        "optimizer",
+        "activations",
+        "buffers",
+        "temporary",
+        "framework",
+        "peak",
+    }
+    assert set(data["communication"]) == {"tp", "cp", "ep", "pp", "dp", "offload"}
+    assert set(data["communication"]["tp"]) == {
+        "bytes_per_rank",
+        "bytes_inter_node_per_rank",
+        "time_s",
+        "exposed_s",
+        "operations",
+    }
+    assert set(data["critical_path"][0]) == {"kind", "seconds", "share"}
+    assert set(data["parameters"]) == {"total", "per_rank", "active"}
+    assert set(data["simulation"]) == {"ranks", "classes", "operations", "events", "wall_s"}
+
+
+def test_it_is_json_and_sums_survive_the_trip(run):
+    data = json.loads(json.dumps(run.to_dict(), allow_nan=False))
+    assert sum(data["breakdown_s"].values()) == data["step_time_s"] == run.step_time
+    assert data == json.loads(json.dumps(run.to_dict()))
+
+
+def test_attributes_are_the_same_numbers(run):
+    data = run.to_dict()
+    assert (run.mfu, run.hfu, run.tokens_per_s) == (data["mfu"], data["hfu"], data["tokens_per_s"])
+    assert run.bubble.fraction == data["bubble"]["fraction"]
+    assert run.memory.peak == data["memory"]["peak_bytes"]
+    assert run.tokens_per_s == pytest.approx(1024 * 8 / run.step_time)
+    assert run.estimate.simulated == run.step_time
+    assert sum(p.simulated for p in run.estimate.phases) == pytest.approx(run.step_time)
+    assert sum(p.closed_form for p in run.estimate.phases) == pytest.approx(run.estimate.seconds)
+
+
+def test_parameters_of_the_mean_rank(run):
+    assert run.parameters["per_rank"] == 5e9
+
+
+def test_the_timeline_is_a_table_of_all_spans(run):
+    table = run.timeline()
+    assert list(table.columns) == ["rank", "stream", "name", "kind", "microbatch", "layer", "start", "end"]
+    assert len(table) == run.trace.operations
+    assert set(table["rank"]) == set(run.pipeline)
+    tp = table[table["kind"] == "tp"]
+    assert set(tp["stream"]) == {"tp"}
+    assert (tp["end"] - tp["start"]).sum() == pytest.approx(3 * 4 * 2 * 0.2)
+    assert table.groupby("rank")["start"].is_monotonic_increasing.all()
+    assert set(run.timeline(ranks=[1])["rank"]) == {1}
+    with pytest.raises(InvalidPlan, match="ranks 0 to 5"):
+        run.timeline(ranks=[6])
+
+
+def test_a_difference_says_how_much_and_from_where(run):
+    other = result(
+        Shape(stages=3, microbatches=4, tp=0.1, recompute=0.5, latency=0.1, reduce=0.7, update=0.2),
+        "faster",
+        {"name": "faster", "parallel": {"tp": 4, "pp": 3}},
+    )
+    change = other - run
+    assert change.seconds == other.step_time - run.step_time < 0
+    assert sum(change.breakdown.values()) == pytest.approx(change.seconds, abs=1e-12)
+    assert change.breakdown["tp"] == pytest.approx(-4 * 2 * 0.1)
+    assert change.changes == {"name": ("run", "faster"), "parallel.tp": (2, 4)}
+    assert "s tensor-parallel" in str(change)
+    assert json.dumps(change.to_dict())
+    assert "tensor-parallel" in change._repr_html_()
+
+
+def test_a_run_differs_from_itself_by_nothing(run):
+    assert (run - run).seconds == 0
+    assert (run - run).causes == ()
+
+
+def test_reprs_are_for_people(run):
+    assert repr(run).startswith("<Result run: step ")
+    assert "data:image/png" in run._repr_html_()
+
+
+def test_a_card_never_raises(run, monkeypatch):
+    monkeypatch.setattr("trainsim.report.html.png", lambda result: 1 / 0)
+    assert "division" in run._repr_html_()
