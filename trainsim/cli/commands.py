@@ -48,15 +48,17 @@ def run(
         from trainsim.report.resolved import resolved_lines
 
         print_lines(resolved_lines(base.resolved))
+    from trainsim.report.files import save
+
     result = base.run()
     if as_json:
         print_json(result.to_dict())
-        print("\n".join(str(file) for file in result.save(folder)), file=sys.stderr)
+        print("\n".join(str(file) for file in save(result, folder, beside=True)), file=sys.stderr)
     else:
         from trainsim.report.text import summary, written
 
         render(summary(result))
-        render(written(result.save(folder)))
+        render(written(save(result, folder, beside=True)))
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 

@@ -55,8 +55,11 @@ def _write_page(result: Result, path: Path, picture: Path) -> None:
 def _beside(job: Callable[[], object], *, fork: bool) -> Iterator[None]:
     """Do *job* in a fork of this process while the body runs; here, if that is not possible or did not work."""
     child = _forked(job) if fork and hasattr(os, "fork") else None
-    yield
-    if child is None or os.waitpid(child, 0)[1] != 0:
+    try:
+        yield
+    finally:
+        done = child is not None and os.waitpid(child, 0)[1] == 0
+    if not done:
         job()
 
 
