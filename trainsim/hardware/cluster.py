@@ -163,9 +163,14 @@ class Cluster:
     def routes(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
         """(Index of the pair, link) for every link that the bytes of each pair cross, in order.
 
-        A rank reaches itself over no link. Raises InvalidTopology if a pair needs a network that is not there.
+        A rank reaches itself over no link. Raises InvalidTopology for ranks that are not there, or if a pair needs a
+        network that is not there.
         """
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        for ranks in (src, dst):
+            if len(ranks) and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.ranks):
+                wrong = int(ranks.max() if ranks.min() >= 0 else ranks.min())
+                raise InvalidTopology(f"{self.name} has no rank {wrong}; it has ranks 0 to {self.ranks - 1}")
         gpus, routed = self.gpus_per_node, self.routed
         (a_node, a), (b_node, b) = np.divmod(src, gpus), np.divmod(dst, gpus)
         far = a_node != b_node

@@ -83,10 +83,10 @@ def _network(cluster: Cluster) -> list[str]:
     users = f"one for {shared:g} GPUs" if shared > 1 else "one per GPU"
     lines = [f"Network: {fabric.kind} ({FABRICS[fabric.kind]})", f"  {rate} per node, {users}; {reached}"]
     if fabric.uplinked:
-        up = format_bandwidth(fabric.leaf_uplink)
+        up, spines = format_bandwidth(fabric.leaf_uplink), fabric.spine_count
         lines.append(
             f"  {fabric.leaves} leaves of {fabric.ports_per_leaf} ports ({fabric.nodes_per_leaf} nodes), "
-            f"{up} up from each ({fabric.oversubscription:g} : 1); {fabric.spine_count} spine{'s' * (fabric.spine_count > 1)}"
+            f"{up} up from each ({fabric.oversubscription:g} : 1); {spines} spine{'s' * (spines > 1)}"
         )
     else:
         lines.append(f"  {fabric.leaves} switch without uplinks")

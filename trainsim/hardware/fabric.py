@@ -104,10 +104,17 @@ class Fabric:
         """Line rate of each directed link above the leaves, bytes/s."""
         return np.repeat([self.leaf_uplink, self.pod_uplink], [2 * self.uplinked, 2 * self.pods])
 
+    def name(self, link: int) -> str:
+        """The name of one link above the leaves."""
+        number, down = divmod(link, 2)
+        low, high = (f"leaf{number}", "spine")
+        if number >= self.uplinked:
+            low, high = (f"pod{number - self.uplinked}", "core")
+        return f"{high}>{low}" if down else f"{low}>{high}"
+
     def names(self) -> list[str]:
         """Names of the links above the leaves, in order."""
-        leaves = [name for i in range(self.uplinked) for name in (f"leaf{i}>spine", f"spine>leaf{i}")]
-        return leaves + [name for i in range(self.pods) for name in (f"pod{i}>core", f"core>pod{i}")]
+        return [self.name(i) for i in range(self.links)]
 
     def between(self, src_node: Ints, src_nic: Ints, dst_node: Ints, dst_nic: Ints) -> Ints:
         """Links above the leaves that each pair crosses: columns leaf up, pod up, pod down, leaf down; -1 for none."""

@@ -25,7 +25,7 @@ def link_name(cluster: Cluster, link: int) -> str:
         raise IndexError(f"link {link} of {cluster.name}: it has links 0 to {cluster.links - 1}")
     node, local = divmod(link, cluster.links_per_node)
     if node >= cluster.nodes:
-        return cluster.fabric.names()[link - cluster.nodes * cluster.links_per_node]
+        return cluster.fabric.name(link - cluster.nodes * cluster.links_per_node)
     nic, own = divmod(local - len(cluster.node.links), 2)
     if nic >= 0:
         leaf = int(cluster.fabric.leaf_of(np.array([node]), np.array([nic]))[0])
@@ -38,7 +38,7 @@ def find_links(cluster: Cluster, name: str) -> Ints:
     """All links of the device called *name*, or the one link of that name; UnknownName otherwise."""
     found = _exact(cluster, name) if ">" in name else _of_device(cluster, name)
     if not found:
-        raise UnknownName("link or device", name, _examples(cluster))
+        raise UnknownName("link or device", name, _examples(cluster, name))
     return np.array(found, np.int64)
 
 
@@ -80,8 +80,16 @@ def _cables_of_leaf(cluster: Cluster, name: str) -> list[int]:
     return [int(i) for pair in zip(out, out + 1, strict=True) for i in pair]
 
 
-def _examples(cluster: Cluster) -> list[str]:
-    """Names that a message can list: every device of node 0, and of the network."""
-    devices = {f"node0.{end}" for link in cluster.local_links for end in (link.src, link.dst) if end != "leaf"}
-    above = {end for known in cluster.fabric.names()[:8] for end in known.split(">")}
-    return sorted({f"node{i}" for i in range(min(cluster.nodes, 4))} | devices | above)
+def _examples(cluster: Cluster, name: str) -> list[str]:
+    """Names that a message can list: nodes, the first and last device of each kind on the node meant, leaves."""
+    nodes = [f"node{i}" for i in sorted({0, cluster.nodes - 1})]
+    match = re.match(r"node(\d{1,9})\.", name)
+    node = int(match[1]) if match and int(match[1]) < cluster.nodes else 0
+    ends = {end for link in cluster.local_links for end in (link.src, link.dst)} - {"leaf"}
+    kinds: dict[str, list[int]] = {}
+    for end in ends:
+        stem = end.rstrip("0123456789")
+        kinds.setdefault(stem, []).append(int(end.removeprefix(stem) or -1))
+    devices = [f"node{node}.{stem}{'' if i < 0 else i}" for stem, of in kinds.items() for i in {min(of), max(of)}]
+    leaves = [f"leaf{i}" for i in sorted({0, cluster.fabric.leaves - 1}) if cluster.has_network]
+    return nodes + devices + leaves + cluster.fabric.names()[:2]

@@ -42,7 +42,7 @@ def read_node(top: Section, *, written: Any = None) -> Node:
         for cable in _cables(place, counts):
             _add(cables, cable, place, i)
     kept = [cable for cable, _ in cables.values()]
-    nics, nic_bandwidth, nic_cables = _nics(section, counts, gpus)
+    nics, nic_bandwidth, nic_cables = _nics(section, counts, template_gpus)
     absent = {f"gpu{i}" for i in range(gpus, template_gpus)}
     node = Node(
         devices=tuple((k, n) for k, n in (counts | {"gpu": gpus, "nic": nics}).items() if n),

@@ -114,11 +114,11 @@ def _override(
             raise UnknownName("override of a topology", str(name), OVERRIDES)
         path = OVERRIDES[name]
         spot = data = dict(data)
-        for key in path[:-1]:
+        for depth, key in enumerate(path[:-1], 1):
             inner = spot.get(str(key), {})
-            spot[str(key)] = spot = dict(inner) if isinstance(inner, Mapping) else inner
-        if not isinstance(spot, dict):
-            raise InvalidTopology(f"{document.where(path[:-1])}: expected a mapping (key: value)")
+            if not isinstance(inner, Mapping):
+                raise InvalidTopology(f"{document.where(path[:depth])}: expected a mapping (key: value)")
+            spot[str(key)] = spot = dict(inner)
         last = str(path[-1])
         merge = name == "collectives" and isinstance(value, Mapping) and isinstance(spot.get(last), Mapping)
         spot[last] = {**spot[last], **value} if merge else value
@@ -131,6 +131,11 @@ def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
     kind = section.text("kind", "none")
     if kind not in FABRICS:
         raise section.fail("kind", str(UnknownName("fabric", kind, FABRICS)))
+    applicable = {"none": ("kind",), "single_switch": ("kind", "reachable", "latency")}.get(kind, FABRIC_KEYS)
+    other_kind = ("fabric", "kind") in top.document.overridden  # then keys of the file's own kind are left aside
+    for key in section.data:
+        if key not in applicable and not (other_kind and ("fabric", key) not in top.document.overridden):
+            raise section.fail(key, f"{key!r} does not apply to fabric {kind!r}: {FABRICS[kind]}")
     if kind == "none":
         if nodes > 1:
             raise top.fail(
