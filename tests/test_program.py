@@ -1,0 +1,274 @@
+"""From a job to programs: what is conserved, what is refused, and what the closed forms say about the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.jobs import run_small, same_spans, small
+from trainsim.engine import run
+from trainsim.errors import InvalidPlan, InvalidProgram
+from trainsim.fold import fold, prune, unfolded
+from trainsim.job import Pipeline
+from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.program.lower import lower
+from trainsim.program.stages import virtual_stages
+from trainsim.program.verify import verify
+
+# -- stages and parameters ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("pp", "chunks", "tp"), [(1, 1, 1), (2, 1, 2), (4, 1, 4), (4, 2, 2), (2, 4, 1)])
+def test_no_layer_and_no_parameter_is_lost(pp: int, chunks: int, tp: int) -> None:
+    schedule = "1f1b" if chunks == 1 else "interleaved-1f1b"
+    job = small(parallel__pp=pp, parallel__tp=tp, pipeline__chunks=chunks, pipeline__schedule=schedule)
+    plan = lower(job)
+    assert sum(s.layers for s in plan.parts.stages) == job.model.layers
+    whole = sum(p.parameters for p in plan.system.programs)
+    model = job.model
+    norms = (2 * model.layers + 1) * model.hidden  # every rank of a tensor-parallel group has all of them
+    table = 2 * (job.padded_vocab - model.vocab) * model.hidden
+    assert whole * tp - norms * (tp - 1) - table == model.parameters
+
+
+def test_a_layout_that_loses_layers_is_refused() -> None:
+    job = small()
+    bad = replace(job, pipeline=Pipeline(schedule="1f1b", chunks=1, layout=(2, 2, 2, 1)))
+    with pytest.raises(InvalidPlan, match="4 stages and 7 layers"):
+        virtual_stages(bad)
+
+
+# -- programs ----------------------------------------------------------------------------------------------------
+
+
+def test_tasks_are_the_schedule_and_share_templates() -> None:
+    program = lower(small(training__global_batch=64)).system.programs[1]
+    tasks = program.chains["compute"]
+    assert [t.template.work for t in tasks].count("F") == [t.template.work for t in tasks].count("B") == 32
+    assert len({id(t.template) for t in tasks}) <= 5  # F, first F, B, last B, update
+
+
+def test_every_layer_runs_once_per_pass() -> None:
+    program = lower(small()).system.programs[1]
+    task = next(t for t in program.chains["compute"] if t.template.work == "F")
+    layers = [i.layer for i in task.template.instructions if isinstance(i, Kernel) and i.name == "qkv"]
+    assert layers == [2, 3]
+
+
+def test_activations_in_flight_are_those_of_1f1b() -> None:
+    simulation = run_small(training__global_batch=16)
+    for stage, program in enumerate(simulation.programs):
+        level, peak = 0.0, 0.0
+        for template, _ in program.chains["compute"]:
+            level += template.allocates
+            peak = max(peak, level)
+            level -= template.frees
+        one = next(t.template.allocates for t in program.chains["compute"])
+        assert level == pytest.approx(0.0, abs=1.0)
+        assert round(peak / one) == min(4 - stage, 8)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_recomputation_repeats_forward_work_and_keeps_less(recompute: str) -> None:
+    job = small(training__recompute=recompute, training__attention="eager")
+    block = lower(job).parts.layer
+    again = sum(p.seconds for p in block.backward if isinstance(p, Kernel) and p.kind == "recompute")
+    forward = sum(p.seconds for p in block.forward if isinstance(p, Kernel) and p.kind == "forward")
+    none = lower(small(training__attention="eager")).parts.layer
+    assert {"none": again == 0, "selective": 0 < again < forward, "full": again == forward}[recompute]
+    assert (block.saved < none.saved) == (recompute != "none")
+
+
+def test_partial_recomputation_is_between_none_and_full() -> None:
+    seconds = [run_small(training__recompute=r).trace.duration for r in ("none", {"mode": "full", "layers": 1}, "full")]
+    assert seconds == sorted(seconds)
+    assert len(set(seconds)) == 3
+
+
+# -- verify ------------------------------------------------------------------------------------------------------
+
+
+def _with(job_changes: dict[str, object], edit: object) -> None:
+    system = lower(small(**job_changes)).system
+    programs = list(system.programs)
+    programs[1] = edit(programs[1])  # type: ignore[operator]
+    verify(replace(system, programs=tuple(programs)))
+
+
+def _appended(program: Program, *instructions: object, chain: str = "compute") -> Program:
+    task = Task(Template("extra", 0, instructions), 0)  # type: ignore[arg-type]
+    return replace(program, chains={**program.chains, chain: (*program.chains.get(chain, ()), task)})
+
+
+@pytest.mark.parametrize(
+    ("instruction", "chain", "message"),
+    [
+        (Wait("godot"), "compute", "waits for 'godot' of microbatch 0, which nobody sets"),
+        (Meet("lonely", "dp", "dp-update", "all_reduce", 8.0), "side", "from the chains"),
+        (Meet("lonely", "other", "world", "all_reduce", 8.0), "compute", "post different collectives"),
+        (Send("stray", "pp", "pp-forward", 8.0, "nowhere"), "compute", "which does not wait for it"),
+    ],
+)
+def test_an_illegal_program_is_refused(instruction: object, chain: str, message: str) -> None:
+    with pytest.raises(InvalidProgram, match=message):
+        _with({"sharding__overlap": False}, lambda p: _appended(p, instruction, chain=chain))
+
+
+def test_memory_that_is_never_given_back_is_refused() -> None:
+    def leak(program: Program) -> Program:
+        task = Task(Template("leak", 0, (Signal("x"),), allocates=1e6), 0)
+        return replace(program, chains={**program.chains, "compute": (*program.chains["compute"], task)})
+
+    with pytest.raises(InvalidProgram, match="keeps 1000000 bytes"):
+        _with({}, leak)
+
+
+# -- the step ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("detail", ["op", "layer", "block"])
+def test_coarser_detail_takes_the_same_time_where_nothing_is_shared(detail: str) -> None:
+    alone = {"parallel__tp": 1, "parallel__pp": 1, "cluster__gpus_per_node": 1, "cluster__nodes": 1}
+    op = run_small(**alone, training__global_batch=4)
+    other = run_small(**alone, training__global_batch=4, simulation__detail=detail)
+    assert other.trace.duration == pytest.approx(op.trace.duration, rel=1e-7)  # a tick per kernel
+    assert other.trace.operations <= op.trace.operations
+
+
+def test_block_detail_is_close_with_tensor_parallelism() -> None:
+    op, block = run_small(), run_small(simulation__detail="block")
+    assert block.trace.duration == pytest.approx(op.trace.duration, rel=0.02)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_the_closed_form_is_exact_where_nothing_is_shared(schedule: str) -> None:
+    """One replica, no tensor parallelism: only messages and uneven ends separate formula and simulation."""
+    simulation = run_small(
+        pipeline__schedule=schedule,
+        parallel__tp=1,
+        parallel__pp=4,
+        cluster__nodes=1,
+        cluster__gpus_per_node=4,
+        training__global_batch=8,
+    )
+    assert simulation.estimate.seconds == pytest.approx(simulation.trace.duration, rel=0.05)
+    assert sum(simulation.estimate.parts.values()) == pytest.approx(simulation.estimate.seconds)
+
+
+def test_overlap_hides_gradient_reduction() -> None:
+    exposed = run_small(parallel__pp=1, sharding__overlap=False).trace.duration
+    hidden = run_small(parallel__pp=1, sharding__overlap=True).trace.duration
+    assert hidden < exposed
+
+
+def test_a_host_that_cannot_keep_up_is_the_bottleneck() -> None:
+    """Tiny kernels: the step takes as long as the host needs to launch them."""
+    tiny = {
+        "model": {"family": "gpt", "layers": 4, "hidden": 128, "heads": 2, "vocab": 1024, "max_positions": 128},
+        "framework": "megatron-2022",
+        "parallel__tp": 1,
+        "parallel__pp": 1,
+        "cluster__nodes": 1,
+        "cluster__gpus_per_node": 1,
+        "training__sequence_length": 128,
+        "training__global_batch": 4,
+    }
+    job = small(**tiny)
+    simulation = run_small(**tiny)
+    framework = job.framework
+    launches = (framework.operations_forward + framework.operations_backward) * 4 * 4
+    assert simulation.trace.duration > launches * framework.host_seconds_per_operation
+    kinds = [label.kind for label in simulation.trace.labels]
+    assert "host" in kinds
+
+
+def test_a_delay_moves_one_rank_and_those_who_wait_for_it() -> None:
+    base = run_small()
+    late = run_small(what_if=[{"delay": {"rank": 5, "at": "backward", "seconds": 0.5}}])
+    assert 0.3 < late.trace.duration - base.trace.duration <= 0.5 + 1e-9
+    assert late.trace.classes > base.trace.classes
+
+
+def test_a_slow_link_slows_only_what_crosses_it() -> None:
+    base = run_small(parallel__pp=1, sharding__overlap=False)
+    slow = run_small(parallel__pp=1, sharding__overlap=False, what_if=[{"slow": {"link": "node1.nic0", "factor": 0.1}}])
+    assert slow.trace.duration > base.trace.duration
+
+
+CASES = {
+    "plain": {},
+    "sequence parallel": {"parallel__sequence_parallel": True},
+    "interleaved": {"pipeline__schedule": "interleaved-1f1b", "pipeline__chunks": 2},
+    "gpipe": {"pipeline__schedule": "gpipe"},
+    "uneven": {"pipeline__layout": [1, 3, 2, 2]},
+    "straggler": {"what_if": [{"slow": {"rank": 3, "factor": 1.3}}]},
+    "slow node": {"what_if": [{"slow": {"node": 1, "factor": 1.2}}]},
+    "slow link": {"what_if": [{"slow": {"link": "node0.nic1", "factor": 0.5}}]},
+    "delay": {"what_if": [{"delay": {"rank": 6, "at": "forward", "seconds": 0.01}}]},
+    "shared nics": {"cluster__topology": "jean_zay_a100", "framework": "megatron-deepspeed-2022"},
+    "ddp overlapped, pp inside": {
+        "parallel__order": ["pp", "tp", "cp", "ep", "dp"],
+        "sharding__strategy": "ddp",
+        "sharding__overlap": True,
+    },
+    "tp across nodes": {"parallel__order": ["dp", "tp", "cp", "ep", "pp"], "parallel__pp": 2},
+    "user buffers": {"parallel__sequence_parallel": True, "training__tp_overlap": True, "framework": "nemo"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_folding_marks_and_pruning_change_no_bit(case: str) -> None:
+    plan = lower(small(**CASES[case]))
+    plain = run(unfolded(plan.system), merge=False)
+    folded = run(fold(prune(plan.system)))
+    assert folded.classes <= plain.classes
+    assert same_spans(plain, folded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "what_if", [[], [{"slow": {"rank": 77, "factor": 1.1}}], [{"slow": {"node": 20, "factor": 1.1}}]]
+)
+def test_folding_changes_no_bit_on_1024_ranks(what_if: list[object]) -> None:
+    plan = lower(small(cluster__nodes=128, training__global_batch=1024, what_if=what_if))
+    assert same_spans(run(unfolded(plan.system)), run(fold(prune(plan.system))))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    tp=st.sampled_from([1, 2, 4]),
+    pp=st.sampled_from([1, 2, 4]),
+    chunks=st.sampled_from([1, 2]),
+    sequence=st.booleans(),
+    overlap=st.booleans(),
+    strategy=st.sampled_from(["ddp", "zero1"]),
+    framework=st.sampled_from(["neutral", "megatron-2022", "megatron-core", "megatron-deepspeed-2022", "nemo"]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+)
+def test_any_legal_plan_runs_and_folds(
+    tp: int, pp: int, chunks: int, sequence: bool, overlap: bool, strategy: str, framework: str, recompute: str
+) -> None:
+    chunks = chunks if pp > 1 else 1
+    job = small(
+        parallel__tp=tp,
+        parallel__pp=pp,
+        parallel__sequence_parallel=sequence and tp > 1,
+        pipeline__chunks=chunks,
+        pipeline__schedule="interleaved-1f1b" if chunks > 1 else "1f1b",
+        sharding__overlap=overlap,
+        sharding__strategy=strategy,
+        framework=framework,
+        training__recompute=recompute,
+        training__global_batch=64,
+    )
+    plan = lower(job)
+    folded = run(fold(prune(plan.system)))
+    assert folded.duration > 0
+    ends = [folded.spans(r, "compute").end[-1] for r in range(job.parallel.ranks)]
+    assert max(ends) == folded.duration
+    assert np.isfinite(ends).all()
+    assert same_spans(folded, run(unfolded(prune(plan.system))))
