@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.cluster import load_topology
-from trainsim.hardware.topology import parse_topology
+from trainsim.hardware.constants import collective_defaults
+from trainsim.hardware.topology import OVERRIDES, parse_topology
 
 GOOD = """\
 gpu: a100-sxm4-80gb
@@ -160,6 +161,16 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(GOOD)
     cluster = load_topology(str(tmp_path / "mine.yaml"), nodes=5)
     assert (cluster.name, cluster.ranks, cluster.fabric.leaves) == ("mine", 20, 3)
+
+
+def test_the_example_of_the_documentation_works() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "topologies.md").read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    assert parse_topology(example).name == "my_box"
+    for name in collective_defaults():
+        assert f"`{name}`" in page
+    for name in OVERRIDES:
+        assert name in page
 
 
 @given(anything)
