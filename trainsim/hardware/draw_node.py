@@ -163,7 +163,7 @@ def _frame(axes: Axes, places: Places) -> tuple[float, float]:
     right = max(at[0] for at in places.at.values()) + 0.6
     spare = max(0.0, LEAST_WIDTH - (right - left)) / 2
     axes.set_xlim(left - spare, right + spare)
-    axes.set_ylim(places.bottom - (0.9 if places.bottom == 0.0 else 0.4), places.top + 1.0)
+    axes.set_ylim(places.bottom - (1.0 if places.bottom == 0.0 else 0.4), places.top + 1.0)
     axes.axis("off")
     return left - spare, right + spare
 

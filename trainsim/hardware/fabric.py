@@ -89,11 +89,13 @@ class Fabric:
 
     @property
     def spine_count(self) -> int:
-        """Spines, for the graph and the picture: as given, or as many switches of the leaf's size as are needed."""
+        """Spines, for the graph and the picture: as given, or as many switches of the leaf's size as are needed;
+        equally many in each pod."""
         if not self.uplinked:
             return 0
         uplinks = self.ports_per_leaf / self.oversubscription
-        return self.spines or max(1, ceil(self.leaves * uplinks / (2 * self.ports_per_leaf)))
+        spines = self.spines or max(1, ceil(self.leaves * uplinks / (2 * self.ports_per_leaf)))
+        return ceil(spines / max(self.pods, 1)) * max(self.pods, 1)
 
     def leaf_of(self, node: Ints, nic: Ints) -> Ints:
         """The leaf on which NIC *nic* of *node* is."""
