@@ -97,11 +97,15 @@ def _chain(trace: Trace, rank: int, chain: str, threads: Threads) -> Iterator[st
         run = trace.runs[one // 2]
         text = _text(run.labels, rank, threads, chain, lengths=_lengths(run), waited=bool(one % 2))
         yield from _fill(text, _numbers(run, rows, np.flatnonzero((kind == one) & ~marked), waited=bool(one % 2)))
+    texts: dict[int, str] = {}
+    run_of, start, microbatch = rows.run.tolist(), rows.start.tolist(), rows.microbatch.tolist()
     for row, ends in marks.items():
-        labels, first = trace.runs[int(rows.run[row])].labels, float(rows.start[row])
-        text, starts = _text(labels, rank, threads, chain), [first, *ends[:-1]]
-        flat = [x for a, b in zip(starts, ends, strict=True) for x in (a * 1e6, (b - a) * 1e6, rows.microbatch[row])]
-        yield text % tuple(flat)
+        number = run_of[row]
+        if number not in texts:
+            texts[number] = _text(trace.runs[number].labels, rank, threads, chain)
+        begins = [start[row], *ends[:-1]]
+        flat = [x for a, b in zip(begins, ends, strict=True) for x in (a * 1e6, (b - a) * 1e6, microbatch[row])]
+        yield texts[number] % tuple(flat)
 
 
 def _lengths(run: Run) -> list[float]:

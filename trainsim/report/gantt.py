@@ -9,9 +9,9 @@ import numpy as np
 
 from trainsim.errors import InvalidPlan
 from trainsim.report import glyphs
-from trainsim.report.scene import GAP, Boxes, Note, Scene, Stage, actors, scene
+from trainsim.report.scene import GAP, PIXELS, Boxes, Note, Scene, Stage, actors, scene
 from trainsim.report.style import CRITICAL, LOOKS, seconds
-from trainsim.report.windows import DETAILED, Window, passes, windows
+from trainsim.report.windows import Window, detailed, windows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,9 +66,7 @@ def gantt(result: Result, ranks: Sequence[int], *, window: tuple[float, float] |
 
     stages = actors(result, ranks)
     parts = _windows(result, stages, window)
-    scenes = [
-        scene(result, stages, (w.start, w.end), detailed=passes(stages, w.start, w.end) <= DETAILED) for w in parts
-    ]
+    scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
     layout = _layout(scenes, len(stages))
     figure = Figure(figsize=(WIDTH, layout.height), dpi=110, facecolor="white")
     top = layout.height - HEAD
@@ -113,7 +111,7 @@ def _axes(figure: Figure, bottom: float, height: float, total: float) -> Axes:
 def _panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -> None:
     for z, kind in enumerate(ORDER):
         if kind in one.boxes:
-            _fill(axes, one.boxes[kind], kind, 2 + z * 0.01)
+            _fill(axes, one.boxes[kind], kind, 2 + z * 0.01, (part.end - part.start) / PIXELS)
     axes.set_xlim(part.start, part.end)
     axes.set_ylim(-one.height, GAP if one.detailed else 0.02)
     _lanes(axes, one, scale)
@@ -123,17 +121,18 @@ def _panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -
     axes.set_title(part.title, loc="left", fontsize=10, fontweight="bold", color="#222222", pad=4)
 
 
-def _fill(axes: Axes, boxes: Boxes, kind: str, z: float) -> None:
+def _fill(axes: Axes, boxes: Boxes, kind: str, z: float, pixel: float) -> None:
     """All boxes of a kind as one path: drawn at once, and small in an SVG."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     look = LOOKS[kind]
     left, right, bottom, top = boxes
+    line = 0.35 if float(np.median(right - left)) > 4 * pixel else 0.0  # edges must not hide what is narrow
     corners = np.stack([left, bottom, left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 2)
     codes = np.tile(np.array([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], np.uint8), len(left))
     patch = PathPatch(
-        Path(corners, codes), facecolor=look.fill, edgecolor=look.ink if look.hatch else "white", linewidth=0.35,
+        Path(corners, codes), facecolor=look.fill, edgecolor=look.ink if look.hatch else "white", linewidth=line,
         hatch=look.hatch or None, zorder=z,
     )  # fmt: skip
     axes.add_artist(patch)

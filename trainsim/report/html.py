@@ -28,7 +28,11 @@ def page(result: Result, picture: bytes | None = None) -> str:
         _section("Where the time goes", breakdown(result), "exposed time of the mean rank; sums to the step"),
         _section("The step", _image(picture or png(result)), "one pipeline; fuller detail in trace.json.gz"),
         _section("Memory", _memory(result), "the fullest rank of each stage, at its fullest"),
-        _section("Memory over time", memory_chart(result), "everything resident, per stage"),
+        _section(
+            "Memory over time",
+            memory_chart(result),
+            "model states and framework (blue), activations and temporaries (green), capacity (red)",
+        ),
         _section("Pipeline bubble", _bubble(result), "idle part of the pipeline's time"),
         _section("Who waits for whom", _waits(result), "seconds of the mean rank of the stage"),
         _section("Communication", _communication(result), "per rank and step"),
@@ -127,18 +131,20 @@ def png(result: Result) -> bytes:
 
 
 def memory_chart(result: Result) -> str:
-    """Level of each stage over the step as small SVG charts, with the capacity as a line."""
+    """Level of each stage over the step as small SVG charts: model states, then what comes and goes; the capacity as
+    a line."""
     use, step = result.memory, result.step_time or 1.0
     top = max(use.capacity, use.peak) * 1.02
+    some = use.per_stage if len(use.per_stage) <= 16 else (*use.per_stage[:8], *use.per_stage[-8:])
     rows = []
-    for stage in use.per_stage if len(use.per_stage) <= 16 else (*use.per_stage[:8], *use.per_stage[-8:]):
-        x, y = _thin(stage.times.tolist(), stage.held.tolist(), step)
-        line = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, [v for v in y], strict=True))
-        level = (1 - use.capacity / top) * 60
+    for stage in some:
+        x, y = _thin(stage.times.tolist(), stage.top.tolist(), step)
+        line = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, y, strict=True))
+        level, states = ((1 - value / top) * 60 for value in (use.capacity, float(stage.held.min())))
         rows.append(
             f"<div class='level'><span>stage {stage.stage}</span><svg viewBox='0 0 1000 60' preserveAspectRatio='none'>"
-            f"<polygon points='0,60 {line} 1000,60'/><line x1='0' x2='1000' y1='{level:.2f}' y2='{level:.2f}'/></svg>"
-            f"<small>{size(stage.peak)}</small></div>"
+            f"<polygon points='0,60 {line} 1000,60'/><rect x='0' width='1000' y='{states:.2f}' height='{60 - states:.2f}'/>"
+            f"<line x1='0' x2='1000' y1='{level:.2f}' y2='{level:.2f}'/></svg><small>{size(stage.peak)}</small></div>"
         )
     return "".join(rows)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TALL, THIN, GAP = 1.0, 0.30, 0.18
 """Heights of a compute lane, of a communication lane, and of the space between ranks."""
+PIXELS = 1500
+"""About what a panel is wide: what is closer than a pixel is drawn as one box."""
 BANDS = ("recompute", "tp", "cp", "ep", "offload", "host", "delay")
 """What a pass is made of besides kernels of its own direction: drawn as bands whose height is their share."""
 
@@ -207,8 +209,22 @@ def _update(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
 def _beside(canvas: _Canvas, stage: Stage, places: dict[str, tuple[float, float]]) -> None:
     if "pp" in places:
         canvas.add("pp", *stage.sent, *places["pp"])
-    for name, (start, end) in stage.beside.items():
+    first, last = canvas.window
+    for name, spans in stage.beside.items():
+        start, end = joined(*spans, (last - first) / PIXELS)
         canvas.add(name if name in COLUMN else "other", start, end, *places[name])
+
+
+def joined(start: Floats, end: Floats, gap: float) -> tuple[Floats, Floats]:
+    """Intervals in rising order, with those joined that are less than *gap* apart.
+
+    >>> joined(np.array([0.0, 1.1, 5.0]), np.array([1.0, 2.0, 6.0]), 0.2)[1].tolist()
+    [2.0, 6.0]
+    """
+    if not len(start):
+        return start, end
+    apart = start[1:] - end[:-1] >= gap
+    return start[np.append(True, apart)], end[np.append(apart, True)]
 
 
 class _Streams:

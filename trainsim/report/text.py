@@ -206,16 +206,20 @@ def waiting(result: Result) -> RenderableType:
 
 def waits_for(what: str, source: int, stage: int) -> str:
     """
-    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("dp", 3, 3)
-    ('for activations from stage 2', 'for gradients from stage 4', 'for dp')
-    >>> waits_for("pp-forward", 3, 3)
-    'until its own message has arrived'
+    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("pp-forward", 3, 3)
+    ('for activations from stage 2', 'for gradients from stage 4', 'until its own message has arrived')
+    >>> waits_for("dp", 3, 3), waits_for("gradient norm", 0, 3), waits_for("reduce 3.0", 3, 3)
+    ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
     """
-    if source == stage and what.startswith("pp-"):
-        return "until its own message has arrived"
-    named = {"pp-forward": "for activations", "pp-backward": "for gradients"}
-    text = named.get(what, f"for {what}")
-    return text if source == stage else f"{text} from stage {source}"
+    if what in MESSAGES:
+        return "until its own message has arrived" if source == stage else f"for {MESSAGES[what]} from stage {source}"
+    if what in PARTS:
+        return f"for overlapped {what}"
+    return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"
+
+
+MESSAGES = {"pp-forward": "activations", "pp-backward": "gradients"}
+"""What the messages of a pipeline carry."""
 
 
 def warnings(result: Result) -> RenderableType:

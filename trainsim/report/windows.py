@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trainsim.report.scene import Stage
 
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
 WHOLE = 80
 """Passes of one rank that still fit in one panel."""
 DETAILED = 60
-"""Passes of all ranks up to which a window shows single kernels."""
+"""Passes of all ranks up to which a window shows single kernels, ..."""
+KERNELS = 900
+"""... if no rank has more kernels and collectives than these in it."""
 
 
 class Window(NamedTuple):
@@ -53,6 +58,16 @@ def typical(stage: Stage) -> float:
     return float(np.median(stage.slots.end - stage.slots.start))
 
 
-def passes(stages: Sequence[Stage], start: float, end: float) -> int:
-    """How many passes of all ranks a window shows."""
-    return sum(int(((s.slots.end > start) & (s.slots.start < end)).sum()) for s in stages)
+def detailed(result: Result, stages: Sequence[Stage], start: float, end: float) -> bool:
+    """Whether single kernels can be told apart in a window."""
+    passes = sum(int(((s.slots.end > start) & (s.slots.start < end)).sum()) for s in stages)
+    if passes > DETAILED:
+        return False
+    lanes, size = result.lanes, [len(run.labels) for run in result.trace.runs]
+    for stage in stages:
+        lane = lanes.compute[int(lanes.trace.rank_class[stage.rank])]
+        length = np.maximum(lane.end - lane.start, 1e-300)
+        seen = np.clip(np.minimum(lane.end, end) - np.maximum(lane.start, start), 0.0, None) / length
+        if float((seen * np.array(size)[lane.run]).sum()) > KERNELS:
+            return False
+    return True
