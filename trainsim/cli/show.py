@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainsim.cli.writing import folder_for, print_lines, render, save_figure
+from trainsim.cli.writing import folder_for, print_lines, save_figure
 from trainsim.errors import UnknownName
 
 show = typer.Typer(help="Print and draw one thing: topology, model or schedule.", no_args_is_help=True)
@@ -36,7 +36,7 @@ def show_topology(
     from trainsim.hardware.draw import describe
 
     cluster = load_topology(name, nodes=nodes)
-    render(describe(cluster))
+    print_lines(describe(cluster))
     file = out or Path("out") / f"{cluster.name}.svg"
     folder_for(file.parent)
     save_figure(cluster.draw(), file)
