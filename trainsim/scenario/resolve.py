@@ -40,7 +40,7 @@ def resolve(context: Context) -> Resolved:
         context.require(fault, NotBuilt)
     spec = context.spec
     with context.at("framework"):
-        framework = load_framework(spec.framework)
+        framework = load_framework(spec.framework, spec.training.precision)
     model, cluster = find_model(context), find_cluster(context)
     parallel = _parallel(context, model, cluster)
     training = resolve_training(context, model, cluster, framework, parallel)
