@@ -46,14 +46,16 @@ class Compiler:
         self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = {}
         self._multiple, self._mixed = _meeting_kinds(quotient, actors)
 
-    def tasks(self, actor: Actor, tasks: Sequence[Task], quiet: int) -> list[tuple[tuple[Operation, ...], int]]:
-        """The compiled tasks of one chain, of which the first *quiet* are quiet."""
+    def tasks(
+        self, actor: Actor, tasks: Sequence[Task], quiet: Sequence[bool]
+    ) -> list[tuple[tuple[Operation, ...], int]]:
+        """The compiled tasks of one chain; *quiet* says which of them are quiet."""
         out = []
-        for k, (template, microbatch) in enumerate(tasks):
-            key = actor.number, id(template), k < quiet
+        for (template, microbatch), calm in zip(tasks, quiet, strict=True):
+            key = actor.number, id(template), calm
             operations = self._operations.get(key)
             if operations is None:
-                operations = self._operations[key] = tuple(self._compile(actor, template, k < quiet))
+                operations = self._operations[key] = tuple(self._compile(actor, template, calm))
             out.append((operations, microbatch))
         return out
 

@@ -32,7 +32,8 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
     for actor in actors:
         for name, tasks in actor.program.chains.items():
             chain = Chain(len(chains), actor.number, name)
-            chain.tasks = compiler.tasks(actor, tasks, quiet.get((actor.program_number, name), 0))
+            loud = (False,) * len(tasks)
+            chain.tasks = compiler.tasks(actor, tasks, quiet.get((actor.program_number, name), loud))
             chains.append(chain)
     for chain in chains:
         clock.process(chain.process())

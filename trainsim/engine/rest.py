@@ -1,0 +1,88 @@
+"""
+When one chain of a rank may be at work, in terms of the tasks of another chain of the same rank.
+
+A chain rests where it waits for an event that the other chain sets. It is known to rest from the task in which the
+other chain has waited for the last thing that it signalled before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.program.instructions import Send, Signal, Task, Template, Wait
+
+Chains = dict[str, tuple[Task, ...]]
+Event = tuple[str, int]
+
+
+def intervals_at_work(
+    chains: Chains, chain: str, other: str, messages: frozenset[str] = frozenset()
+) -> list[tuple[int, int]]:
+    """Intervals of tasks of *chain*, ends included, in which *other* may be doing something.
+
+    *messages* are events that other ranks set: nobody here knows when.
+
+    >>> from trainsim.program.instructions import Kernel
+    >>> k = Kernel("k", "forward", 1.0)
+    >>> main = [(Signal("go"), k, Wait("done")), (k,), (Signal("again"), k)]
+    >>> side = [(Wait("go", 0), k, Signal("done", 0), Wait("again", 2), k)]
+    >>> tasks = {"main": main, "side": side}
+    >>> chains = {name: tuple(Task(Template("", 0, t), m) for m, t in enumerate(ts)) for name, ts in tasks.items()}
+    >>> intervals_at_work(chains, "main", "side")
+    [(0, 0), (2, 2)]
+    """
+    waits, signals = _first(chains[chain], Wait), _first(chains[chain], Signal)
+    foreign = {e for name, tasks in chains.items() if name != chain for e in _first(tasks, Signal)}
+    mine = {e: k for e, k in signals.items() if e not in foreign and e[0] not in messages}
+    out: list[tuple[int, int]] = []
+    since: int | None = None  # the task from which *other* may be at work
+    rest: int | None = None  # the task after which all that it did since then is known to be over
+    for event, kind in _events(chains[other]):
+        if since is None:
+            since = mine.get(event, 0) if kind is Wait else 0
+        elif kind is Wait:
+            if event in mine and rest is not None:
+                out.append((since, rest))
+                since = mine[event]
+            rest = None
+        elif kind is Signal:
+            rest = waits.get(event, rest)
+        else:
+            rest = None
+    if since is not None:
+        out.append((since, len(chains[chain]) - 1 if rest is None else rest))
+    return out
+
+
+def _first(tasks: tuple[Task, ...], kind: type[Wait] | type[Signal]) -> dict[Event, int]:
+    """The first task in which each event is waited for, or set."""
+    templates: dict[int, list[Wait | Signal]] = {}
+    out: dict[Event, int] = {}
+    for k, (template, microbatch) in enumerate(tasks):
+        found = templates.get(id(template))
+        if found is None:
+            found = templates[id(template)] = [i for i in template.instructions if isinstance(i, kind)]
+        for i in found:
+            out.setdefault((i.event, microbatch if i.microbatch is None else i.microbatch), k)
+    return out
+
+
+def _events(tasks: tuple[Task, ...]) -> Iterator[tuple[Event, type]]:
+    """Waits, signals and work of a chain in order; work that follows work is left out."""
+    known: dict[int, list[tuple[str, int | None, type]]] = {}
+    for template, microbatch in tasks:
+        if id(template) not in known:
+            known[id(template)] = list(_outline(template))
+        for event, fixed, kind in known[id(template)]:
+            yield (event, microbatch if fixed is None else fixed), kind
+
+
+def _outline(template: Template) -> Iterator[tuple[str, int | None, type]]:
+    working = False
+    for i in template.instructions:
+        if isinstance(i, Wait | Signal):
+            working = False
+            yield i.event, i.microbatch, type(i)
+        elif not working:
+            working = True
+            yield "", None, Send
