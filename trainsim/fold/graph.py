@@ -35,18 +35,19 @@ def graph_of(system: System) -> Graph:
     colours, edges = _Colours(), _Edges()
     colours.add(system.program_of, system.slow)
     groups_at: dict[str, int] = {}
-    resources_at = system.ranks + sum(c.groups for c in system.communicators.values())
+    resources_at = system.ranks + sum(system.communicators[t[0]].groups for t in _twins(system.communicators))
     node = np.full(system.resources, -1)
     node[used] = resources_at + np.arange(len(used))
-    for name, communicator in system.communicators.items():
-        groups_at[name] = at
-        colours.add(*_constants(communicator))
-        for group in communicator.group_of:
+    for names in _twins(system.communicators):
+        twins = [system.communicators[name] for name in names]
+        groups_at.update(dict.fromkeys(names, at))
+        colours.add(*(column for twin in twins for column in _constants(twin)))
+        for group in twins[0].group_of:
             member = np.flatnonzero(group >= 0)
             edges.add(member, group[member] + at)
-        for p in communicator.patterns.values():
+        for p in distinct([p for twin in twins for p in twin.patterns.values()]):
             edges.add(p.use_group + at, node[p.use_resource], row_ids(p.use_amount, p.use_hold))
-        at += communicator.groups
+        at += twins[0].groups
     for own in (system.sm, system.hbm):
         rank = np.flatnonzero(own >= 0)
         edges.add(rank, node[own[rank]])
@@ -70,6 +71,35 @@ def used_resources(system: System) -> Ints:
     for pattern in _patterns(system):
         seen[pattern.use_resource] = True
     return np.flatnonzero(seen)
+
+
+def _twins(communicators: dict[str, Communicator]) -> list[list[str]]:
+    """Communicators over the same groups of ranks share their nodes: the names that do, together."""
+    out: list[list[str]] = []
+    for name, communicator in communicators.items():
+        groups = communicator.group_of
+        for twins in out:
+            others = communicators[twins[0]].group_of
+            if len(groups) == len(others) and all(map(np.array_equal, groups, others)):
+                twins.append(name)
+                break
+        else:
+            out.append([name])
+    return out
+
+
+def distinct(patterns: list[Pattern]) -> list[Pattern]:
+    """*patterns* with one of all patterns that use the same resources in the same way: the others tell nothing new."""
+    out: list[Pattern] = []
+    for p in patterns:
+        if not any(_same_uses(p, q) for q in out):
+            out.append(p)
+    return out
+
+
+def _same_uses(p: Pattern, q: Pattern) -> bool:
+    columns = ("use_group", "use_resource", "use_amount", "use_hold")
+    return all(np.array_equal(getattr(p, column), getattr(q, column)) for column in columns)
 
 
 def _patterns(system: System) -> list[Pattern]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trainsim.exact import GRAIN
+from trainsim.fold.graph import distinct
 from trainsim.program.instructions import Kernel, Meet, Program, Send
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern, System
 
@@ -123,11 +124,12 @@ def _busiest(
 
 def _uses(communicator: Communicator, name: str, habits: list[_Habits], reference: Ints) -> tuple[Floats, Floats]:
     """Per resource: what the group of the rank it belongs to takes, and what all other groups take together."""
-    patterns = [
+    used = [
         pattern
         for operation, pattern in communicator.patterns.items()
         if communicator.is_message or any((name, operation) in h.operations for h in habits)
     ]
+    patterns = distinct(used)
     mine, foreign = np.zeros(len(reference)), np.zeros(len(reference))
     others: list[tuple[Ints, Ints, Floats]] = []
     for p in patterns:
