@@ -112,7 +112,7 @@ def test_the_critical_path_of_1f1b_counts_the_latency_of_the_closed_form():
     hops = 2 * (p - 1) * q + 2 * s + 2 * (p - 2)
     lanes = lanes_of(Shape(stages=p, microbatches=m, forward=1, backward=2, latency=c))
     assert lanes.step == pytest.approx((m + p - 1) * 3 + c * hops)
-    assert dict((x.kind, x.seconds) for x in path.causes)["pp"] == pytest.approx(c * hops)
+    assert {x.kind: x.seconds for x in path.causes}["pp"] == pytest.approx(c * hops)
 
 
 @pytest.mark.parametrize(("schedule", "most"), [("1f1b", lambda p, r, m: min(p - r, m)), ("gpipe", lambda p, r, m: m)])

@@ -1,6 +1,7 @@
 """Pictures and files: what is drawn is what happened."""
 
 import gzip
+import io
 import json
 from itertools import pairwise
 
@@ -34,9 +35,9 @@ def long():
 def printed(renderable, columns=80):
     from rich.console import Console
 
-    console = Console(width=columns, no_color=True, force_terminal=False, record=True, file=open("/dev/null", "w"))
+    console = Console(width=columns, no_color=True, force_terminal=False, file=io.StringIO())
     console.print(renderable)
-    return console.export_text()
+    return console.file.getvalue()
 
 
 def test_every_kind_has_a_look_and_neighbours_differ_in_grey():

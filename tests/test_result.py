@@ -135,3 +135,38 @@ def test_reprs_are_for_people(run):
 def test_a_card_never_raises(run, monkeypatch):
     monkeypatch.setattr("trainsim.report.html.png", lambda result: 1 / 0)
     assert "division" in run._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def straggler():
+    from trainsim import Scenario
+
+    scenario = Scenario.from_dict(
+        {
+            "name": "a slow node",
+            "model": {"name": "small", "family": "gpt", "layers": 8, "hidden": 2048, "heads": 16, "vocab": 51200},
+            "cluster": {"topology": "dgx_a100", "nodes": 4},
+            "parallel": {"tp": 4, "pp": 4},
+            "training": {"sequence_length": 2048, "micro_batch": 1, "global_batch": 16},
+            "what_if": [{"slow": {"node": 0, "factor": 1.5}}],
+        }
+    )
+    return scenario.run()
+
+
+def test_who_waits_for_a_slow_node(straggler):
+    slow = {w.stage for w in straggler.waits if w.source == 0}
+    assert slow
+    assert sum(straggler.breakdown.values()) == straggler.step_time
+    assert sum(sum(stage.values()) for stage in straggler.breakdown_per_stage) == pytest.approx(4 * straggler.step_time)
+    assert 0 < straggler.bubble.fraction < 1
+    assert straggler.estimate.phases[0].name == "passes"
+    path = straggler.critical_path
+    assert path.legs[0].start == 0.0
+    assert path.legs[-1].end == straggler.step_time
+
+
+def test_the_engine_and_the_trace_agree_on_the_step(straggler):
+    assert straggler.step_time == straggler.trace.duration
+    folded = straggler.timeline(ranks=range(straggler.lanes.ranks))
+    assert folded["end"].max() == straggler.step_time

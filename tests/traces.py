@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -62,9 +63,7 @@ def seconds_of(shape: Shape, i: Kernel | Meet) -> float:
 
 
 def run_of(shape: Shape, instructions: list[Kernel | Meet]) -> Run:
-    ends, at = [], 0.0
-    for i in instructions:
-        ends.append(at := at + seconds_of(shape, i))
+    ends = list(accumulate(seconds_of(shape, i) for i in instructions))
     starts = (0.0, *ends[:-1])
     labels = tuple(Label(i.name, i.kind, i.stream, i.layer) for i in instructions)
     return Run(labels, starts, starts, tuple(ends))
@@ -170,7 +169,9 @@ def programs(shape: Shape, builder: Builder, update: list[Kernel | Meet]) -> tup
     templates = {
         (w, c): Template(
             w, c, (*builder.work[w][1], Send("send", "pp", f"pp-{'forward' if w == 'F' else 'backward'}", 1e6, "x")),
-            allocates=shape.activation if w == "F" else 0.0, frees=shape.activation if w == "B" else 0.0, transient=shape.activation / 2,
+            allocates=shape.activation if w == "F" else 0.0,
+            frees=shape.activation if w == "B" else 0.0,
+            transient=shape.activation / 2,
         )
         for w in ("F", "B") for c in range(shape.chunks)
     }  # fmt: skip

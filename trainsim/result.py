@@ -97,7 +97,7 @@ class Result:
 
     @cached_property
     def bubble(self) -> Bubble:
-        return bubble(self.lanes)
+        return bubble(self.lanes, self.hops.mesh.groups("pp"))
 
     @cached_property
     def breakdown(self) -> dict[str, float]:

@@ -85,7 +85,8 @@ def _gaps(
         if source.is_messages:
             seconds[COLUMN["pp"]] += running[of].sum()
             seconds[BUBBLE] += (gap[rows[of]] - running[of]).sum()
-            what = source.name.removeprefix("send:")
+            own = source.owner == lane.owner
+            what = "own messages" if own else source.name.removeprefix("send:")
         elif source.owner == lane.owner and source.name != "compute":
             kind, late = lanes.row_last[cause[of]], gap[rows[of]] - running[of]
             seconds[: len(KINDS)] += np.bincount(kind, gap[rows[of]], len(KINDS))
@@ -139,7 +140,7 @@ def mean(seconds: Floats, count: Ints, total: float) -> Floats:
     """The mean over ranks of seconds per class and column, in ticks so that the columns sum to *total*
     exactly.
 
-    >>> mean(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1, 2]), 3.0).sum()
+    >>> float(mean(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1, 2]), 3.0).sum())
     3.0
     """
     ranks = int(count.sum())

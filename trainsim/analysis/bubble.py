@@ -8,7 +8,7 @@ import numpy as np
 
 from trainsim.analysis.breakdown import gaps
 from trainsim.analysis.kinds import COLUMN
-from trainsim.analysis.lanes import Floats, Lane, Lanes
+from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class Bubble:
     * ``span_fraction``: 1 - mean busy / longest (last end - first start of a rank's passes).
     * ``idle_over_ideal``: idle / busy. 1F1B without latency: (p - 1) / m.
     * ``per_stage``: ``fraction`` of each stage.
-    * ``warmup_s``: until every stage has begun; ``cooldown_s``: from the first stage that is done;
-      ``steady_s``: between.
+    * ``warmup_s``: until every stage of the slowest pipeline has begun; ``cooldown_s``: from its first stage that is
+      done; ``steady_s``: between.
     """
 
     fraction: float
@@ -35,29 +35,43 @@ class Bubble:
     window_s: float
 
 
-def bubble(lanes: Lanes) -> Bubble:
-    """Idle time of the passes of all ranks."""
+def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
+    """Idle time of the passes of all ranks.
+
+    ``pipelines`` has a row per pipeline: the ranks that pass microbatches to each other. Each has a window of its own,
+    since a replica that is done and waits for a slow one has no bubble. None: all ranks are one pipeline.
+    """
     busy, first, last = np.array([_passes(lanes, lane) for lane in lanes.compute]).T
-    window = float(last.max())
-    if window <= 0.0:
-        return Bubble(
-            fraction=0.0, span_fraction=0.0, idle_over_ideal=0.0, per_stage=(0.0,) * lanes.stages,
-            warmup_s=0.0, steady_s=0.0, cooldown_s=0.0, window_s=0.0,
-        )  # fmt: skip
-    mean = float((busy * lanes.count).sum()) / lanes.ranks
-    per_stage = np.bincount(lanes.stage, busy * lanes.count) / np.bincount(lanes.stage, lanes.count)
-    begun = min(float(first.max()), window)
-    done = max(float(last.min()), begun)
+    if pipelines is None:
+        pipelines = np.arange(lanes.ranks)[None, :]
+    classes, count = np.unique(lanes.trace.rank_class[pipelines], axis=0, return_counts=True)
+    window, begun = last[classes].max(axis=1), first[classes].max(axis=1)
+    total = float((window * count).sum()) * classes.shape[1]
+    if total <= 0.0:
+        return _none(lanes.stages)
+    work = float((busy * lanes.count).sum())
+    of_class = np.zeros(len(busy))
+    np.add.at(of_class, classes, np.broadcast_to((window * count)[:, None], classes.shape))
+    per_stage = 1.0 - np.bincount(lanes.stage, busy * lanes.count) / np.bincount(lanes.stage, of_class)
+    slowest = int(window.argmax())
+    done = max(float(last[classes[slowest]].min()), float(begun[slowest]))
     return Bubble(
-        fraction=1.0 - mean / window,
-        span_fraction=1.0 - mean / float((last - first).max()),
-        idle_over_ideal=(window - mean) / mean if mean else 0.0,
-        per_stage=tuple((1.0 - per_stage / window).tolist()),
-        warmup_s=begun,
-        steady_s=done - begun,
-        cooldown_s=window - done,
-        window_s=window,
+        fraction=1.0 - work / total,
+        span_fraction=1.0 - work / lanes.ranks / float((last - first).max()),
+        idle_over_ideal=(total - work) / work if work else 0.0,
+        per_stage=tuple(per_stage.tolist()),
+        warmup_s=float(begun[slowest]),
+        steady_s=done - float(begun[slowest]),
+        cooldown_s=float(window[slowest]) - done,
+        window_s=float(window[slowest]),
     )
+
+
+def _none(stages: int) -> Bubble:
+    return Bubble(
+        fraction=0.0, span_fraction=0.0, idle_over_ideal=0.0, per_stage=(0.0,) * stages,
+        warmup_s=0.0, steady_s=0.0, cooldown_s=0.0, window_s=0.0,
+    )  # fmt: skip
 
 
 def _passes(lanes: Lanes, lane: Lane) -> tuple[float, float, float]:

@@ -34,8 +34,12 @@ def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
         path.write_bytes(b"".join(parts))
         return path
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31: with the header of gzip, which then holds no time
+
+    def pack(part: bytes) -> None:
+        file.write(packer.compress(part))
+
     with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
-        jobs = [beside.submit(lambda part=part: file.write(packer.compress(part))) for part in parts]
+        jobs = [beside.submit(pack, part) for part in parts]
         for job in jobs:
             job.result()
         file.write(packer.flush())
@@ -97,15 +101,17 @@ def _chain(trace: Trace, rank: int, chain: str, threads: Threads) -> Iterator[st
         run = trace.runs[one // 2]
         text = _text(run.labels, rank, threads, chain, lengths=_lengths(run), waited=bool(one % 2))
         yield from _fill(text, _numbers(run, rows, np.flatnonzero((kind == one) & ~marked), waited=bool(one % 2)))
-    texts: dict[int, str] = {}
-    run_of, start, microbatch = rows.run.tolist(), rows.start.tolist(), rows.microbatch.tolist()
-    for row, ends in marks.items():
-        number = run_of[row]
-        if number not in texts:
-            texts[number] = _text(trace.runs[number].labels, rank, threads, chain)
-        begins = [start[row], *ends[:-1]]
-        flat = [x for a, b in zip(begins, ends, strict=True) for x in (a * 1e6, (b - a) * 1e6, microbatch[row])]
-        yield texts[number] % tuple(flat)
+    for number in np.unique(rows.run[marked]).tolist():
+        which = np.flatnonzero(marked & (rows.run == number))
+        text = _text(trace.runs[number].labels, rank, threads, chain)
+        yield from _fill(text, _marked(rows, which, np.array([marks[row] for row in which.tolist()])))
+
+
+def _marked(rows: RowTimes, which: Ints, ends: Floats) -> Floats:
+    """Per row (start, length, microbatch) of each span, for rows whose spans end at *ends*."""
+    starts = np.concatenate([rows.start[which, None], ends[:, :-1]], axis=1)
+    microbatch = np.broadcast_to(rows.microbatch[which, None], ends.shape)
+    return np.stack([starts * 1e6, (ends - starts) * 1e6, microbatch], axis=2).reshape(len(which), -1)
 
 
 def _lengths(run: Run) -> list[float]:

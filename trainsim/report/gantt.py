@@ -129,6 +129,7 @@ def _fill(axes: Axes, boxes: Boxes, kind: str, z: float, pixel: float) -> None:
     look = LOOKS[kind]
     left, right, bottom, top = boxes
     line = 0.35 if float(np.median(right - left)) > 4 * pixel else 0.0  # edges must not hide what is narrow
+    right = np.maximum(right, left + pixel) if look.hatch else right  # nor may a message vanish
     corners = np.stack([left, bottom, left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 2)
     codes = np.tile(np.array([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], np.uint8), len(left))
     patch = PathPatch(

@@ -34,7 +34,9 @@ def page(result: Result, picture: bytes | None = None) -> str:
             "model states and framework (blue), activations and temporaries (green), capacity (red)",
         ),
         _section("Pipeline bubble", _bubble(result), "idle part of the pipeline's time"),
-        _section("Who waits for whom", _waits(result), "seconds of the mean rank of the stage"),
+        _section(
+            "Who waits for whom", _waits(result), "seconds of the mean rank of the stage; more than 1 % of the step"
+        ),
         _section("Communication", _communication(result), "per rank and step"),
         _section("Critical path", _critical(result), "what the step would be shorter without, first"),
         _section("Closed form beside the simulation", _estimate(result), escape(result.estimate.explanation)),
@@ -139,11 +141,12 @@ def memory_chart(result: Result) -> str:
     rows = []
     for stage in some:
         x, y = _thin(stage.times.tolist(), stage.top.tolist(), step)
-        line = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, y, strict=True))
+        stair = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, y, strict=True))
         level, states = ((1 - value / top) * 60 for value in (use.capacity, float(stage.held.min())))
         rows.append(
             f"<div class='level'><span>stage {stage.stage}</span><svg viewBox='0 0 1000 60' preserveAspectRatio='none'>"
-            f"<polygon points='0,60 {line} 1000,60'/><rect x='0' width='1000' y='{states:.2f}' height='{60 - states:.2f}'/>"
+            f"<polygon points='0,60 {stair} 1000,60'/>"
+            f"<rect x='0' width='1000' y='{states:.2f}' height='{60 - states:.2f}'/>"
             f"<line x1='0' x2='1000' y1='{level:.2f}' y2='{level:.2f}'/></svg><small>{size(stage.peak)}</small></div>"
         )
     return "".join(rows)
@@ -210,7 +213,7 @@ def _waits(result: Result) -> str:
             escape(waits_for(w.what, w.source, w.stage)),
         )
         for w in result.waits
-        if w.seconds > 1e-4 * step
+        if w.seconds > 0.01 * step
     ]
     return _table(("", "waits", "", ""), rows) if rows else "<p>nobody</p>"
 

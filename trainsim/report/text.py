@@ -62,7 +62,8 @@ def headline(result: Result) -> RenderableType:
     )
     table.add_row(
         "throughput",
-        f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, {speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
+        f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, "
+        f"{speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
     )
     table.add_row(
         "per GPU",
@@ -206,13 +207,15 @@ def waiting(result: Result) -> RenderableType:
 
 def waits_for(what: str, source: int, stage: int) -> str:
     """
-    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("pp-forward", 3, 3)
-    ('for activations from stage 2', 'for gradients from stage 4', 'until its own message has arrived')
+    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("own messages", 3, 3)
+    ('for activations from stage 2', 'for gradients from stage 4', 'until its own messages have arrived')
     >>> waits_for("dp", 3, 3), waits_for("gradient norm", 0, 3), waits_for("reduce 3.0", 3, 3)
     ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
     """
+    if what == "own messages":
+        return "until its own messages have arrived"
     if what in MESSAGES:
-        return "until its own message has arrived" if source == stage else f"for {MESSAGES[what]} from stage {source}"
+        return f"for {MESSAGES[what]} from stage {source}"
     if what in PARTS:
         return f"for overlapped {what}"
     return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"

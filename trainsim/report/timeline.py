@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def timeline(trace: Trace, ranks: Sequence[int]) -> DataFrame:
 
     ``layer`` and ``microbatch`` are -1 where a span belongs to none.
     """
-    from pandas import Categorical, DataFrame, concat
+    from pandas import Categorical, DataFrame, Index, concat
 
     labels = trace.labels
     words = {key: [getattr(label, key) for label in labels] for key in ("stream", "name", "kind")}
@@ -28,9 +28,9 @@ def timeline(trace: Trace, ranks: Sequence[int]) -> DataFrame:
     for rank in ranks:
         for chain in trace.chain_names(rank):
             spans = trace.spans(rank, chain)
-            columns = {"rank": np.full(len(spans.label), rank)}
+            columns: dict[str, Any] = {"rank": np.full(len(spans.label), rank)}
             columns |= {
-                key: Categorical.from_codes(codes[spans.label], categories=list(names))
+                key: Categorical.from_codes(codes[spans.label].tolist(), categories=Index(names))
                 for key, (names, codes) in coded.items()
             }
             columns |= {
