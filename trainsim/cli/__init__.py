@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Any, NoReturn
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from trainsim.cli.commands import NO, app
 from trainsim.errors import TrainsimError
 
-DONE, WRONG_INPUT, INTERRUPTED = 0, 2, 130
+DONE, WRONG_INPUT, BUG, INTERRUPTED = 0, 2, 70, 130
 
 
 def _stop(message: str, status: int) -> NoReturn:
@@ -35,9 +36,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except OSError as error:
         _stop(f"{error.filename}: {error.strerror}" if error.filename else str(error), WRONG_INPUT)
     except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
-        _stop(_usage(error), WRONG_INPUT)
+        if hasattr(error, "format_message"):
+            _stop(_usage(error), WRONG_INPUT)
+        traceback.print_exc()
+        _stop("this is a bug in trainsim, not in your scenario; please report the lines above", BUG)
 
 
 def _run_app(arguments: list[str] | None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
-from trainsim.sweep.points import COLUMNS, Grid, Row, failed, points, run_point
+from trainsim.sweep.points import COLUMNS, TYPES, Grid, Row, failed, points, run_point
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,7 +41,7 @@ def sweep(base: Scenario, grid: Grid, *, workers: int | None = None, progress: b
     interrupted = len(rows) < len(todo)
     rows += [failed(NOT_RUN)] * (len(todo) - len(rows))
     table = [{**changes, **row} for changes, row in zip(todo, rows, strict=True)]
-    frame = DataFrame(table, columns=[*grid, *COLUMNS])
+    frame = DataFrame(table, columns=[*grid, *COLUMNS]).astype(TYPES)
     frame.attrs["interrupted"] = interrupted
     return frame
 

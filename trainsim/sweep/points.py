@@ -28,6 +28,13 @@ COLUMNS = (
     "error",
 )
 
+TYPES = {  # of the columns, whatever their first row holds; a missing value is missing in each of them
+    **dict.fromkeys(COLUMNS[:7], "float64"),
+    "fits": "boolean",
+    "warnings": "Int64",
+    "error": "object",
+}
+
 
 def points(grid: Grid) -> Iterator[dict[str, Any]]:
     """Every combination of the values of *grid*, the last path varying fastest.
