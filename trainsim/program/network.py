@@ -32,7 +32,7 @@ class Network:
         self.mesh = mesh_of(job)
         self.bandwidth = link_bandwidth(job)
         self._members = {name: m for name, m in _members(job, self.mesh).items() if m.shape[1] > 1}
-        self._patterns: dict[tuple[str, str], Pattern] = {}
+        self._patterns: dict[tuple[str | int, str], Pattern] = {}
         self._alone: dict[tuple[str, str], Pattern] = {}
 
     def has(self, name: str) -> bool:
@@ -58,7 +58,8 @@ class Network:
 
     def pattern(self, name: str, operation: str) -> Pattern:
         """How *operation* moves bytes over all groups of the communicator; on links that can bind."""
-        key = name, operation
+        # The same ranks under two names have one pattern, unless the name is that of messages or of tiny collectives.
+        key = (name if name in MESSAGES + TINY else id(self._members[name])), operation
         if key not in self._patterns:
             pattern = self._pattern(name, operation, self._members[name])
             healthy = self.bandwidth is self.job.cluster.bandwidth
@@ -132,15 +133,15 @@ def link_bandwidth(job: Job) -> Floats:
 
 
 def _members(job: Job, mesh: Mesh) -> dict[str, Ints]:
-    replicas, pipelines = mesh.groups(("cp", "dp")), mesh.groups("pp")
+    tensor, replicas, pipelines = mesh.groups("tp"), mesh.groups(("cp", "dp")), mesh.groups("pp")
     after = np.roll(pipelines, -1, axis=1)
     last = pipelines.shape[1] if job.pipeline.chunks > 1 else pipelines.shape[1] - 1  # chunks wrap around
     forward = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)
     backward = forward[:, ::-1]
     empty = np.zeros((0, 1), np.int64)
     return {
-        "tp": mesh.groups("tp"),
-        "tp-async": mesh.groups("tp"),
+        "tp": tensor,
+        "tp-async": tensor,
         "dp": replicas,
         "dp-update": replicas,
         "embedding": pipelines[:, [0, -1]] if pipelines.shape[1] > 1 else empty,

@@ -134,11 +134,9 @@ def _messages_arrive(system: System, name: str, communicator: Communicator, fact
     who = np.flatnonzero(senders >= 0)
     receiver_of = np.full(communicator.groups, -1, np.int64)
     receiver_of[receivers[receivers >= 0]] = np.flatnonzero(receivers >= 0)
-    pairs = {
-        (int(a), int(b))
-        for a, b in zip(system.program_of[who], system.program_of[receiver_of[senders[who]]], strict=True)
-    }
-    for source, target in sorted(pairs):
+    programs = len(facts)
+    pairs = np.unique(system.program_of[who] * programs + system.program_of[receiver_of[senders[who]]])
+    for source, target in zip((pairs // programs).tolist(), (pairs % programs).tolist(), strict=True):
         sent = facts[source].sends.get(name, Counter())
         for event, count in sent.items():
             if count > 1:
