@@ -73,7 +73,7 @@ def _gaps(
     """Idle time between rows: the chain waited for an event."""
     idle_from, gap = gaps(lane)
     rows = np.flatnonzero(gap > 0)
-    cause = lane.cause[rows]
+    cause = lanes.gap_cause(lane)[rows]
     known = cause >= 0
     seconds[BUBBLE] += gap[rows[~known]].sum()
     rows, cause = rows[known], cause[known]
@@ -94,7 +94,7 @@ def _gaps(
             what = source.name
         else:
             seconds[BUBBLE] += gap[rows[of]].sum()
-            what = "bubble"
+            what = "peers"
         _note(lanes, lane, source.owner, what, float(gap[rows[of]].sum()), waits)
 
 

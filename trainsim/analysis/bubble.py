@@ -80,7 +80,8 @@ def _passes(lanes: Lanes, lane: Lane) -> tuple[float, float, float]:
     if not len(rows):
         return 0.0, 0.0, 0.0
     work: Floats = lane.end - lane.posted - lane.seconds[:, COLUMN["pp"]]
-    beside = rows[lane.cause[rows] >= 0]  # gaps that end with another chain of this rank are no bubble
-    beside = beside[np.isin(lanes.chain_of[lane.cause[beside]], [o.number for o in lanes.others[lane.owner]])]
+    cause = lanes.gap_cause(lane)
+    beside = rows[cause[rows] >= 0]  # gaps that end with another chain of this rank are no bubble
+    beside = beside[np.isin(lanes.chain_of[cause[beside]], [o.number for o in lanes.others[lane.owner]])]
     busy = work[rows].sum() + gaps(lane)[1][beside].sum()
     return float(busy), float(lane.posted[rows[0]]), float(lane.end[rows[-1]])

@@ -104,6 +104,20 @@ class Lanes:
     def messages(self) -> tuple[Lane, ...]:
         return tuple(lane for lane in self.all if lane.is_messages)
 
+    def gap_cause(self, lane: Lane) -> Ints:
+        """The row that ended the idle time before each row of *lane*, or -1.
+
+        A row's ``cause`` says what let it start. Where that was a late peer of a collective, the idle time before it
+        was posted ended with a row of another chain of this rank, at that very instant.
+        """
+        late = lane.start > lane.posted
+        cause = np.where(late, -1, lane.cause)
+        for other in self.others[lane.owner]:
+            at = np.minimum(np.searchsorted(other.end, lane.posted), len(other) - 1)
+            found = late & (other.end[at] == lane.posted) if len(other) else np.zeros(len(lane), bool)
+            cause[found] = self.offset[other.number] + at[found]
+        return cause
+
     # every row of every lane, one after the other: what ``cause`` points to
 
     @cached_property

@@ -78,7 +78,7 @@ def idle(lanes: Lanes, c: int) -> Idle:
     rows, late = np.flatnonzero(length > 0), np.flatnonzero(lane.start > lane.posted)
     start = np.concatenate([since[rows], lane.posted[late], lane.end[-1:]])
     end = np.concatenate([lane.posted[rows], lane.start[late], [lanes.step] * min(1, len(lane))])
-    cause = np.concatenate([lane.cause[rows], lane.cause[late], np.full(min(1, len(lane)), -1, np.int64)])
+    cause = np.concatenate([lanes.gap_cause(lane)[rows], lane.cause[late], np.full(min(1, len(lane)), -1, np.int64)])
     chain = np.where(cause >= 0, lanes.chain_of[cause], -1)
     owner = np.array([one.owner for one in lanes.all], np.int64)
     source = np.where(chain >= 0, lanes.stage[owner[chain]], -1)
