@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ Threads = dict[tuple[str, str], int]
 
 def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
     """Write every span of *ranks* to *path*; gzipped if the name ends in ``.gz``, quickly and beside the formatting."""
-    parts = (part.encode() for part in _document(result, ranks))
+    parts = _batches(_document(result, ranks))
     if path.suffix != ".gz":
         path.write_bytes(b"".join(parts))
         return path
@@ -44,6 +44,19 @@ def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
             job.result()
         file.write(packer.flush())
     return path
+
+
+def _batches(parts: Iterable[str], characters: int = 1 << 20) -> Iterator[bytes]:
+    """*parts* joined until they are worth handing over."""
+    held: list[str] = []
+    size = 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size > characters:
+            yield "".join(held).encode()
+            held, size = [], 0
+    yield "".join(held).encode()
 
 
 def _document(result: Result, ranks: Sequence[int]) -> Iterator[str]:
@@ -181,5 +194,7 @@ def _arrows(result: Result, shown: dict[int, int], threads: dict[int, Threads]) 
             sent = (source.start[lane.cause[mine] - lanes.offset[k]] * 1e6).tolist()
             for at, to in zip(sent, (lane.start[mine] * 1e6).tolist(), strict=True):
                 number += 1
-                yield f',\n{{"ph":"s","id":{number},{place[0]},"ts":{at:.3f}}}'
-                yield f',\n{{"ph":"f","bp":"e","id":{number},{place[1]},"ts":{to:.3f}}}'
+                yield (
+                    f',\n{{"ph":"s","id":{number},{place[0]},"ts":{at:.3f}}}'
+                    f',\n{{"ph":"f","bp":"e","id":{number},{place[1]},"ts":{to:.3f}}}'
+                )
