@@ -102,37 +102,23 @@ def measure(case: Case) -> str:
         trace.operations, trace.row_count, trace.events, 1e6 * running / trace.operations, trace.duration,
         1e3 * expanding, memory,
     )  # fmt: skip
-    return " ".join(form.format(column) for form, column in zip(FORMATS, columns, strict=True))
+    return " ".join(format(column, form) for column, form in zip(columns, COLUMNS.values(), strict=True))
 
 
-HEADS = [
-    "case",
-    "ranks",
-    "classes",
-    "rounds",
-    "build_s",
-    "prune_s",
-    "fold_s",
-    "run_s",
-    "spans",
-    "rows",
-    "events",
-    "us/span",
-    "step_s",
-    "expand_ms",
-    "MB",
-]
-FORMATS = (
-    "{:42s}", "{:6d}", "{:7d}", "{:6d}", "{:7.3f}", "{:7.3f}", "{:7.3f}", "{:7.3f}", "{:8d}", "{:7d}", "{:8d}",
-    "{:7.2f}", "{:9.4f}", "{:9.1f}", "{:6.0f}",
-)  # fmt: skip
+COLUMNS = {
+    "case": "<42s", "ranks": "6d", "classes": "7d", "rounds": "6d", "build_s": "7.3f", "prune_s": "7.3f",
+    "fold_s": "7.3f", "run_s": "7.3f", "spans": "8d", "rows": "7d", "events": "8d", "us/span": "7.2f",
+    "step_s": "9.4f", "expand_ms": "9.1f", "MB": "6.0f",
+}  # fmt: skip
 
 
 def main(names: list[str]) -> None:
     """Print the table."""
     print(
-        f"{HEADS[0]:42s}",
-        *(f"{head:>{len(form.format(0))}s}" for head, form in zip(HEADS[1:], FORMATS[1:], strict=True)),
+        *(
+            format(name, f"{'<' if name == 'case' else '>'}{form.strip('<sdf').split('.')[0]}")
+            for name, form in COLUMNS.items()
+        )
     )
     for name in names or CASES:
         for case in CASES[name]:
