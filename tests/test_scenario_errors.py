@@ -78,6 +78,7 @@ CASES = {
     "order": (GOOD + "parallel: {order: [tp, dp]}\n", ["parallel.order", "once"]),
     "precision": (GOOD + "training: {precision: fp8}\n", ["fp8", "a100"]),
     "layers of selective": (GOOD + "training: {recompute: {mode: selective, layers: 2}}\n", ["full only"]),
+    "layers of recompute": (GOOD + "training: {recompute: {mode: full, layers: 13}}\n", ["13 layers", "12 or fewer"]),
     "slow without target": (GOOD + "what_if:\n- slow: {factor: 2}\n", [":4:", "node, gpu, rank, link or nic"]),
     "slow with two": (GOOD + "what_if:\n- slow: {factor: 2, rank: 1, node: 0}\n", ["one thing"]),
     "slow by nothing": (GOOD + "what_if:\n- slow: {factor: 0, rank: 1}\n", ["more than 0"]),

@@ -21,7 +21,11 @@ from trainsim.errors import TrainsimError
 
 if TYPE_CHECKING:
     from trainsim.collectives.pattern import collective_time as collective_time
+    from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.hardware.cluster import load_topology as topology
+    from trainsim.model.transformer import load_model as model
+    from trainsim.replay import replay as replay
+    from trainsim.replay import schedule as schedule
     from trainsim.result import Result as Result
     from trainsim.scenario.scenario import Scenario as Scenario
     from trainsim.sweep.grid import sweep as sweep

@@ -121,3 +121,11 @@ def sequences(*, sequence_length: int, cp: int) -> Fault | None:
     works = [d for d in range(1, 65) if sequence_length % (2 * d) == 0]
     message = f"{sequence_length} tokens do not divide into 2 x cp parts for cp={cp}; {offer(works, cp, 'cp')}"
     return Fault("parallel.cp", message)
+
+
+def recomputed_layers(*, layers: int | None, layout: tuple[int, ...]) -> Fault | None:
+    """No more layers of a virtual stage are recomputed than it has."""
+    if layers is None or layers <= max(layout):
+        return None
+    message = f"no virtual stage has {layers} layers; {max(layout)} or fewer would work, or recompute: full for all"
+    return Fault("training.recompute", message)

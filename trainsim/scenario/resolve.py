@@ -115,6 +115,7 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
     with context.at("pipeline"):
         check(name, parallel.pp, microbatches=training.microbatches, chunks=spec.chunks)
     stages = _layout(context, model, parallel)
+    context.require(checks.recomputed_layers(layers=training.recompute_layers, layout=stages))
     return Pipeline(schedule=name, chunks=spec.chunks, layout=stages)
 
 

@@ -1,0 +1,50 @@
+"""The public names: all are there, and the parts that are called like their package can be called."""
+
+import importlib
+
+import pytest
+
+import trainsim as ts
+
+
+@pytest.mark.parametrize("name", ts.__all__)
+def test_every_public_name_is_there_and_can_be_called(name: str) -> None:
+    assert callable(getattr(ts, name))
+    assert name in dir(ts)
+
+
+def test_a_package_stays_a_package_when_it_is_called() -> None:
+    module = importlib.import_module("trainsim.model")
+    assert vars(ts)["model"] is module
+    assert ts.model("llama-2-7b").parameters == 6_738_415_616
+    assert importlib.import_module("trainsim.model.transformer").load_model("gpt2") == ts.model("gpt2")
+
+
+def test_the_parts_work_alone() -> None:
+    cluster = ts.topology("dgx_a100", nodes=4)
+    assert cluster.ranks == 32
+    assert ts.collective_time(cluster, "all_reduce", ranks=range(8), nbytes=1 << 30) > 0
+    order = ts.schedule("1f1b", stages=4, microbatches=8, chunks=1)
+    replay = ts.replay(order, forward=1, input_gradient=1, weight_gradient=1, p2p=0)
+    assert replay.makespan == pytest.approx(3 * (8 + 3))
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(AttributeError, match="Scenario"):
+        _ = ts.scenaro
+
+
+def test_a_difference_of_runs_says_from_where() -> None:
+    base = ts.Scenario.from_dict(
+        {
+            "model": {"name": "tiny", "layers": 4, "hidden": 256, "heads": 4, "vocab": 1000, "max_positions": 512},
+            "cluster": {"topology": "dgx_a100", "nodes": 1},
+            "parallel": {"pp": 2},
+            "training": {"sequence_length": 256, "global_batch": 64},
+        }
+    )
+    one, two = base.run(), base.replace({"training.recompute": "full"}).run()
+    difference = two - one
+    assert difference.seconds == pytest.approx(two.step_time - one.step_time)
+    assert difference.breakdown["recompute"] > 0
+    assert difference.changes["training.recompute"] == ("none", "full")
