@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.runs import result
 from tests.traces import Shape
+from trainsim.analysis.memory import task_bounds
 from trainsim.errors import InvalidPlan
 
 SHAPE = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
@@ -147,6 +149,7 @@ def straggler():
             "model": {"name": "small", "family": "gpt", "layers": 8, "hidden": 2048, "heads": 16, "vocab": 51200},
             "cluster": {"topology": "dgx_a100", "nodes": 4},
             "parallel": {"tp": 4, "pp": 4},
+            "sharding": {"strategy": "zero1", "overlap": True},
             "training": {"sequence_length": 2048, "micro_batch": 1, "global_batch": 16},
             "what_if": [{"slow": {"node": 0, "factor": 1.5}}],
         }
@@ -160,7 +163,7 @@ def test_who_waits_for_a_slow_node(straggler):
     assert sum(straggler.breakdown.values()) == straggler.step_time
     assert sum(sum(stage.values()) for stage in straggler.breakdown_per_stage) == pytest.approx(4 * straggler.step_time)
     assert 0 < straggler.bubble.fraction < 1
-    assert straggler.estimate.phases[0].name == "passes"
+    assert straggler.estimate.phases[0].name == "passes and messages"
     path = straggler.critical_path
     assert path.legs[0].start == 0.0
     assert path.legs[-1].end == straggler.step_time
@@ -170,3 +173,22 @@ def test_the_engine_and_the_trace_agree_on_the_step(straggler):
     assert straggler.step_time == straggler.trace.duration
     folded = straggler.timeline(ranks=range(straggler.lanes.ranks))
     assert folded["end"].max() == straggler.step_time
+
+
+def test_sums_of_rows_are_sums_of_spans(straggler):
+    """The analyses work on rows; the spans, expanded one by one, must say the same."""
+    from trainsim.analysis.kinds import COLUMN
+
+    kinds = np.array([COLUMN[label.kind] for label in straggler.trace.labels])
+    for lane in straggler.lanes.all:
+        rank = int(straggler.trace.representative[lane.owner])
+        spans = straggler.trace.spans(rank, lane.name)
+        total = np.bincount(kinds[spans.label], spans.end - spans.start, len(COLUMN))
+        waited = spans.start - spans.posted
+        assert (lane.seconds.sum(0) == total).all()
+        assert lane.held.sum() + (lane.start - lane.posted).sum() == waited.sum()
+        assert lane.end[-1] == spans.end[-1]
+        tasks = straggler.trace.task_times(rank, lane.name)
+        starts, ends = task_bounds(lane, straggler.trace.rows[lane.number].tasks)
+        assert (starts == tasks.posted).all()
+        assert (ends == tasks.end).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -47,18 +46,10 @@ def ledger(lanes: Lanes) -> Ledger:
     for another stage is bubble, also inside a collective. After the last span comes what other chains of the
     rank still do, then bubble.
     """
-    seconds = np.zeros((lanes.trace.classes, BUBBLE + 1))
-    waiting = np.zeros((lanes.trace.classes, len(KINDS)))
-    waits: dict[tuple[int, int, str], Fraction] = {}
-    for c, lane in enumerate(lanes.compute):
-        seconds[c, :BUBBLE] = lane.seconds.sum(0) + lane.held.sum(0)
-        waiting[c] = lane.held.sum(0)
-        _gaps(lanes, lane, seconds[c], waiting[c], waits)
-        _posted(lanes, lane, seconds[c], waiting[c], waits)
-        _tail(lanes, lane, seconds[c])
-    stage_ranks = np.bincount(lanes.stage, lanes.count, lanes.stages)
-    mean = (Wait(stage=s, source=o, what=w, seconds=float(t / int(stage_ranks[s]))) for (s, o, w), t in waits.items())
-    return Ledger(seconds=seconds, waiting=waiting, waits=tuple(sorted(mean, key=lambda w: (w.stage, -w.seconds))))
+    account = _Account(lanes)
+    for lane in lanes.compute:
+        account.enter(lane)
+    return Ledger(seconds=account.seconds, waiting=account.waiting, waits=account.mean_waits())
 
 
 def gaps(lane: Lane) -> tuple[Floats, Floats]:
@@ -67,73 +58,93 @@ def gaps(lane: Lane) -> tuple[Floats, Floats]:
     return idle_from, lane.posted - idle_from
 
 
-def _gaps(
-    lanes: Lanes, lane: Lane, seconds: Floats, waiting: Floats, waits: dict[tuple[int, int, str], Fraction]
-) -> None:
-    """Idle time between rows: the chain waited for an event."""
-    idle_from, gap = gaps(lane)
-    rows = np.flatnonzero(gap > 0)
-    cause = lanes.gap_cause(lane)[rows]
-    known = cause >= 0
-    seconds[BUBBLE] += gap[rows[~known]].sum()
-    rows, cause = rows[known], cause[known]
-    chain = lanes.chain_of[cause]
-    running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], idle_from[rows]), 0.0, gap[rows])
-    for k in np.unique(chain).tolist():
-        of = chain == k
-        source = lanes.all[k]
+class _Account:
+    """Fills a ledger, one compute chain after the other."""
+
+    def __init__(self, lanes: Lanes):
+        self.lanes = lanes
+        self.seconds = np.zeros((lanes.trace.classes, BUBBLE + 1))
+        self.waiting = np.zeros((lanes.trace.classes, len(KINDS)))
+        self._waits: dict[tuple[int, int, str], Fraction] = {}
+
+    def enter(self, lane: Lane) -> None:
+        """Every instant of one chain."""
+        self.seconds[lane.owner, :BUBBLE] = lane.seconds.sum(0) + lane.held.sum(0)
+        self.waiting[lane.owner] = lane.held.sum(0)
+        self._gaps(lane)
+        self._late(lane)
+        self._tail(lane)
+
+    def mean_waits(self) -> tuple[Wait, ...]:
+        """Per stage, the longest first; seconds of its mean rank."""
+        ranks = np.bincount(self.lanes.stage, self.lanes.count, self.lanes.stages)
+        waits = [
+            Wait(stage=stage, source=source, what=what, seconds=float(total / int(ranks[stage])))
+            for (stage, source, what), total in self._waits.items()
+        ]
+        return tuple(sorted(waits, key=lambda wait: (wait.stage, -wait.seconds)))
+
+    def _gaps(self, lane: Lane) -> None:
+        """Idle time between rows: the chain waited for an event."""
+        lanes, seconds = self.lanes, self.seconds[lane.owner]
+        idle_from, gap = gaps(lane)
+        rows = np.flatnonzero(gap > 0)
+        cause = lanes.gap_cause(lane)[rows]
+        known = cause >= 0
+        seconds[BUBBLE] += gap[rows[~known]].sum()
+        rows, cause = rows[known], cause[known]
+        since = np.maximum(lanes.row_start[cause], idle_from[rows])
+        running = np.clip(lanes.row_end[cause] - since, 0.0, gap[rows])
+        chain = lanes.chain_of[cause]
+        for k in np.unique(chain).tolist():
+            of = chain == k
+            self._gap(lane, lanes.all[k], gap[rows[of]], running[of], lanes.row_last[cause[of]])
+
+    def _gap(self, lane: Lane, source: Lane, gap: Floats, running: Floats, kind: Ints) -> None:
+        """Gaps that ended with rows of *source*, which ran for *running* of each."""
+        seconds, total, mine = self.seconds[lane.owner], float(gap.sum()), source.owner == lane.owner
         if source.is_messages:
-            seconds[COLUMN["pp"]] += running[of].sum()
-            seconds[BUBBLE] += (gap[rows[of]] - running[of]).sum()
-            own = source.owner == lane.owner
-            what = "own messages" if own else source.name.removeprefix("send:")
-        elif source.owner == lane.owner and source.name != "compute":
-            kind, late = lanes.row_last[cause[of]], gap[rows[of]] - running[of]
-            seconds[: len(KINDS)] += np.bincount(kind, gap[rows[of]], len(KINDS))
-            waiting += np.bincount(kind, late, len(KINDS))
-            what = source.name
+            seconds[COLUMN["pp"]] += running.sum()
+            seconds[BUBBLE] += (gap - running).sum()
+            self._note(lane, source.owner, "own messages" if mine else source.name.removeprefix("send:"), total)
+        elif mine and source.name != "compute":
+            seconds[:BUBBLE] += np.bincount(kind, gap, BUBBLE)
+            self.waiting[lane.owner] += np.bincount(kind, gap - running, BUBBLE)
+            self._note(lane, source.owner, source.name, total)
         else:
-            seconds[BUBBLE] += gap[rows[of]].sum()
-            what = "peers"
-        _note(lanes, lane, source.owner, what, float(gap[rows[of]].sum()), waits)
+            seconds[BUBBLE] += total
+            self._note(lane, source.owner, "peers", total)
 
+    def _late(self, lane: Lane) -> None:
+        """Time between posting a collective and its start: somebody else was late."""
+        lanes, late = self.lanes, lane.start - lane.posted
+        rows = np.flatnonzero(late > 0)
+        cause, kind = lane.cause[rows], lane.first[rows]
+        source = np.where(cause >= 0, lanes.chain_of[cause], lane.number)
+        owner = np.array([one.owner for one in lanes.all])[source]
+        elsewhere = lanes.stage[owner] != lanes.stage[lane.owner]
+        same = np.bincount(kind[~elsewhere], late[rows[~elsewhere]], BUBBLE)
+        self.seconds[lane.owner, BUBBLE] += late[rows[elsewhere]].sum()
+        self.seconds[lane.owner, :BUBBLE] += same
+        self.waiting[lane.owner] += same
+        names = [lanes.trace.runs[run].labels[0].name for run in lane.run[rows].tolist()]
+        for c, name in sorted(set(zip(owner.tolist(), names, strict=True))):
+            of = (owner == c) & np.array([one == name for one in names])
+            self._note(lane, c, name, float(late[rows[of]].sum()))
 
-def _posted(
-    lanes: Lanes, lane: Lane, seconds: Floats, waiting: Floats, waits: dict[tuple[int, int, str], Fraction]
-) -> None:
-    """Time between posting a collective and its start: somebody else was late."""
-    late = lane.start - lane.posted
-    rows = np.flatnonzero(late > 0)
-    cause, kind = lane.cause[rows], lane.first[rows]
-    source = np.where(cause >= 0, lanes.chain_of[cause], lane.number)
-    owner = np.array([one.owner for one in lanes.all])[source]
-    elsewhere = lanes.stage[owner] != lanes.stage[lane.owner]
-    seconds[BUBBLE] += late[rows[elsewhere]].sum()
-    same = np.bincount(kind[~elsewhere], late[rows[~elsewhere]], len(KINDS))
-    seconds[: len(KINDS)] += same
-    waiting += same
-    names = [lanes.trace.runs[run].labels[0].name for run in lane.run[rows].tolist()]
-    for c, name in sorted(set(zip(owner.tolist(), names, strict=True))):
-        of = (owner == c) & np.array([one == name for one in names])
-        _note(lanes, lane, c, name, float(late[rows[of]].sum()), waits)
+    def _tail(self, lane: Lane) -> None:
+        """After the last span of the compute chain: what other chains of the rank still do, then idle."""
+        seconds, at = self.seconds[lane.owner], float(lane.end[-1]) if len(lane) else 0.0
+        later = sorted((float(o.end[-1]), int(o.last[-1])) for o in self.lanes.others[lane.owner] if len(o))
+        for end, kind in later:
+            if end > at:
+                seconds[kind] += end - at
+                at = end
+        seconds[BUBBLE] += self.lanes.step - at
 
-
-def _tail(lanes: Lanes, lane: Lane, seconds: Floats) -> None:
-    """After the last span of the compute chain: what other chains of the rank still do, then idle."""
-    at = float(lane.end[-1]) if len(lane) else 0.0
-    later = sorted((float(o.end[-1]), int(o.last[-1])) for o in lanes.others[lane.owner] if len(o))
-    for end, kind in later:
-        if end > at:
-            seconds[kind] += end - at
-            at = end
-    seconds[BUBBLE] += lanes.step - at
-
-
-def _note(
-    lanes: Lanes, lane: Lane, owner: int, what: str, total: float, waits: dict[tuple[int, int, str], Fraction]
-) -> None:
-    key = (int(lanes.stage[lane.owner]), int(lanes.stage[owner]), what)
-    waits[key] = waits.get(key, Fraction(0)) + Fraction(total) * int(lanes.count[lane.owner])
+    def _note(self, lane: Lane, owner: int, what: str, total: float) -> None:
+        key = (int(self.lanes.stage[lane.owner]), int(self.lanes.stage[owner]), what)
+        self._waits[key] = self._waits.get(key, Fraction(0)) + Fraction(total) * int(self.lanes.count[lane.owner])
 
 
 def mean(seconds: Floats, count: Ints, total: float) -> Floats:
@@ -162,14 +173,3 @@ def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[s
     columns = [[COLUMN[k] for k in kinds] if part != "bubble" else [BUBBLE] for part, kinds in PARTS.items()]
     table = np.stack([book.seconds[which][:, of].sum(1) for of in columns], axis=1)
     return dict(zip(PARTS, mean(table, lanes.count[which], lanes.step).tolist(), strict=True))
-
-
-def by_kind(lanes: Lanes, table: Floats) -> dict[str, float]:
-    """A table of seconds per class and kind as the mean over ranks, kind by kind."""
-    weight = lanes.count / lanes.ranks
-    return dict(zip((*KINDS, "bubble"), (table * weight[:, None]).sum(0).tolist(), strict=False))
-
-
-def heaviest(parts: dict[str, float], among: Sequence[str] | None = None) -> str:
-    """The part that takes most of the time."""
-    return max(among or parts, key=lambda part: parts[part])

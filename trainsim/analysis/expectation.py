@@ -9,18 +9,20 @@ from typing import NamedTuple
 from trainsim.analysis.critical import CriticalPath
 
 COUNTERPARTS = {
-    "passes": ("steady", "fill and drain"),
-    "messages": ("messages",),
-    "dp": ("dp",),
-    "update": ("update",),
+    "passes and messages": ("steady", "fill and drain", "messages"),
+    "reductions and update": ("dp", "update"),
 }
-"""Phases of the critical path, and the parts of the closed form that stand for them."""
+"""Phases of the step, and the parts of the closed form that stand for them."""
+
+ON_THE_PATH = {
+    "passes and messages": ("passes", "messages"),
+    "reductions and update": ("dp", "update"),
+}
+"""The same phases on the critical path."""
 
 REASONS = {
-    "passes": "stages that wait for each other, for stragglers or share a resource",
-    "messages": "latency of messages that the schedule does or does not hide",
-    "dp": "what overlaps, and for how long it shares links, SMs and memory bandwidth",
-    "update": "waiting for the last stage, and the fixed cost of the step",
+    "passes and messages": "uneven stages, stragglers, and messages that the schedule hides or does not hide",
+    "reductions and update": "links that groups share, what overlaps with the backward pass, and waiting for the last",
 }
 """What usually explains a difference of a phase."""
 
@@ -65,7 +67,11 @@ def expectation(seconds: float, parts: Mapping[str, float], path: CriticalPath, 
     """Pair the parts of the closed form with the phases of the critical path."""
     named = {part for some in COUNTERPARTS.values() for part in some}
     phases = [
-        Phase(name, sum(parts.get(part, 0.0) for part in some), path.phases.get(name, 0.0))
+        Phase(
+            name,
+            sum(parts.get(part, 0.0) for part in some),
+            sum(path.phases.get(phase, 0.0) for phase in ON_THE_PATH[name]),
+        )
         for name, some in COUNTERPARTS.items()
     ]
     phases += [Phase(part, value, 0.0) for part, value in parts.items() if part not in named]
