@@ -57,9 +57,7 @@ def card(result: Result) -> str:
             f"{breakdown(result)}{_image(png(result))}{_list(result.warnings)}</div>"
         )
     except Exception as error:  # a card that cannot be drawn must not hide the result
-        return (
-            f"<pre>{escape(repr(result) if not isinstance(error, RecursionError) else '')}\n{escape(str(error))}</pre>"
-        )
+        return f"<pre>{escape(type(result).__name__)}: {escape(str(error))}</pre>"
 
 
 def comparison(one: Comparison) -> str:
