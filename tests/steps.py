@@ -42,6 +42,11 @@ STEPS: dict[str, tuple[dict, dict]] = {
         {"slow": {9: 1.2}, "microbatches": 96, "activation": 400e6, "gradients": 2e9},
         {"gpus_per_nic": 4, "slow_nic": {2: 0.6}},
     ),
+    "alone or in company at full speed": (  # what is left has to be whole ticks either way
+        {"pp": 2, "dp": 2, "microbatches": 1, "layers": (1, 1), "buckets": 1, "order": "pp tp dp", "gradients": 1e8,
+         "recompute": False, "dp_sm": 0.0},
+        {"gpus_per_node": 2, "gpus_per_nic": 2},
+    ),
     "all of it": (
         {"p2p_sm": 0.1, "order": "tp pp dp", "layers": (1, 3, 2, 4), "slow": {9: 1.2, 22: 1.01}, "norm": True,
          "zero1": True, "sequence_parallel": True},

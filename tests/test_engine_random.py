@@ -66,7 +66,7 @@ def programs(draw, collectives, messages, shared_chains):
     milliseconds = st.integers(1, 5).map(lambda k: k * 1e-3)
     kernel = st.builds(Kernel, st.just("k"), st.just("forward"), milliseconds, pick(0.5, 1.0), pick(0.0, 0.4, 0.8))
     main = draw(st.lists(kernel, min_size=1, max_size=3))
-    chains = {}
+    chains, after = {}, []
     for name in collectives:
         meet = Meet(
             name, "dp", name, draw(pick("all_reduce", "all_gather")), draw(pick(3e7, 1e8)), exposed=draw(pick(1.0, 0.6))
@@ -75,15 +75,20 @@ def programs(draw, collectives, messages, shared_chains):
             main.insert(draw(st.integers(0, len(main))), meet)
         else:
             first = (Wait("go", draw(pick(None, 0))),) if draw(st.booleans()) else ()
-            chains[name] = tuple(Task(Template("C", 0, (*first, meet)), m) for m in range(3))
+            last = (Signal(f"done {name}"),) if draw(st.booleans()) else ()
+            chains[name] = tuple(Task(Template("C", 0, (*first, meet, *last)), m) for m in range(3))
+            if last:
+                after.append(Wait(f"done {name}", draw(pick(None, 0))))
     for name in messages:
         blocking = draw(st.booleans())
         send = Send(name, "pp", name, draw(pick(2e7, 3e8)), f"in {name}", blocking=blocking)
         main.insert(draw(st.integers(0, len(main))), send)
         if draw(st.booleans()):
-            after = Kernel("after", "other", 1e-3, 0.3)
-            chains[f"{name} in"] = tuple(Task(Template("R", 0, (Wait(f"in {name}"), after)), m) for m in range(3))
+            later = Kernel("later", "other", 1e-3, 0.3)
+            chains[f"{name} in"] = tuple(Task(Template("R", 0, (Wait(f"in {name}"), later)), m) for m in range(3))
     main.insert(draw(st.integers(0, len(main))), Signal("go"))
+    for wait in after:  # what a side chain has done by then is over: the tasks in between may be quiet
+        main.insert(draw(st.integers(main.index(Signal("go")) + 1, len(main))), wait)
     return Program(chains={"compute": tuple(Task(Template("F", 0, tuple(main)), m) for m in range(3)), **chains})
 
 

@@ -151,7 +151,7 @@ class Fabric:
         live.sort(key=_use)
         for activity, rate in zip(live, self._fair(tuple(map(_use, live))), strict=True):
             if rate != activity.rate:  # whose rate stays is not touched: no rounding that depends on others
-                _advance(activity, now)
+                self._advance(activity, now)
                 activity.rate = rate
                 activity.timer = self.clock.call(
                     partial(self._phase_over, activity), ticks(activity.left / rate, self.tick)
@@ -180,11 +180,17 @@ class Fabric:
 
     def _alone(self, activity: Activity, now: float) -> None:
         """From phase by phase to one event."""
-        _advance(activity, now)
-        activity.left = ticks(activity.left, self.tick)
+        self._advance(activity, now)
         activity.rate, activity.timer = 0.0, None
         phases = activity.phases
         self.clock.fire(activity.done, activity.left + (phases.total - phases.ends[activity.index]))
+
+    def _advance(self, activity: Activity, now: float) -> None:
+        """What is left is whole ticks whenever a rate changes: it must not matter whether it was known to be alone."""
+        if activity.rate:
+            left = activity.left - activity.rate * (now - activity.since)
+            activity.left = max(0.0, ticks(left, self.tick))
+        activity.since = now
 
     def _phase_over(self, activity: Activity, timer: Event) -> None:
         if activity.timer is not timer:  # it was given another rate since
@@ -202,9 +208,3 @@ class Fabric:
 
 def _use(activity: Activity) -> int:
     return activity.phases.uses[activity.index]
-
-
-def _advance(activity: Activity, now: float) -> None:
-    if activity.rate:
-        activity.left = max(0.0, activity.left - activity.rate * (now - activity.since))
-    activity.since = now

@@ -122,6 +122,7 @@ def _calm(quotient: Quotient, program: _Program, chain: str, reach: dict[str, _R
         calm[first:] = [False] * (tasks - first)
     for other, (runs, carried) in reach.items():
         if other != chain and mine & (runs | carried):
-            for begin, end in program.at_work(chain, other):
+            for begin, rest in program.at_work(chain, other):
+                end = tasks - 1 if mine & carried else rest  # nobody knows when its messages have arrived
                 calm[begin : end + 1] = [False] * len(calm[begin : end + 1])
     return tuple(calm)

@@ -7,6 +7,7 @@ other chain has waited for the last thing that it signalled before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from trainsim.program.instructions import Send, Signal, Task, Template, Wait
@@ -31,9 +32,10 @@ def intervals_at_work(
     >>> intervals_at_work(chains, "main", "side")
     [(0, 0), (2, 2)]
     """
-    waits, signals = _first(chains[chain], Wait), _first(chains[chain], Signal)
-    foreign = {e for name, tasks in chains.items() if name != chain for e in _first(tasks, Signal)}
-    mine = {e: k for e, k in signals.items() if e not in foreign and e[0] not in messages}
+    waits = _first(chains[chain], Wait)
+    setters = Counter(e for tasks in chains.values() for e, kind in _events(tasks) if kind is Signal)
+    once = {e for e, times in setters.items() if times == 1 and e[0] not in messages}
+    mine = {e: k for e, k in _first(chains[chain], Signal).items() if e in once}
     out: list[tuple[int, int]] = []
     since: int | None = None  # the task from which *other* may be at work
     rest: int | None = None  # the task after which all that it did since then is known to be over
@@ -46,7 +48,7 @@ def intervals_at_work(
                 since = mine[event]
             rest = None
         elif kind is Signal:
-            rest = waits.get(event, rest)
+            rest = waits.get(event, rest) if event in once else rest
         else:
             rest = None
     if since is not None:
