@@ -39,7 +39,7 @@ STEPS: dict[str, tuple[dict, dict]] = {
         {"tp": 3, "order": "tp pp dp", "p2p_sm": 0.05, "microbatches": 20}, {"gpus_per_node": 6, "gpus_per_nic": 6},
     ),
     "chaotic": (
-        {"slow": {9: 1.2}, "microbatches": 96, "activation": 400e6, "gradients": 2e9},
+        {"slow": {9: 1.2}, "microbatches": 64, "activation": 400e6, "gradients": 2e9},
         {"gpus_per_nic": 4, "slow_nic": {2: 0.6}},
     ),
     "alone or in company at full speed": (  # what is left has to be whole ticks either way

@@ -144,7 +144,7 @@ def variants(system):
     yield run(unfolded(pruned))
 
 
-@settings(max_examples=40, **RELAXED)
+@settings(max_examples=25, **RELAXED)
 @given(jobs, machines)
 def test_jobs(job, machine):
     system = build(job, Hardware(ranks=job.ranks, **machine))
@@ -154,14 +154,14 @@ def test_jobs(job, machine):
         assert_contiguous(other)
 
 
-@settings(max_examples=25, **RELAXED)
+@settings(max_examples=15, **RELAXED)
 @given(jobs, machines)
 def test_jobs_against_the_oracle(job, machine):
     system = build(job, Hardware(ranks=job.ranks, **machine))
     assert distance(system, run(fold(prune(system)))) < 1e-7
 
 
-@settings(max_examples=100, **RELAXED)
+@settings(max_examples=70, **RELAXED)
 @given(systems())
 def test_arbitrary_systems(system):
     plain, *others = variants(system)
@@ -170,7 +170,7 @@ def test_arbitrary_systems(system):
         assert_contiguous(other)
 
 
-@settings(max_examples=100, **RELAXED)
+@settings(max_examples=60, **RELAXED)
 @given(systems())
 def test_arbitrary_systems_against_the_oracle(system):
     assert distance(system, run(fold(prune(system)))) < 1e-7

@@ -52,7 +52,7 @@ def test_refinement_finds_the_coarsest_equitable_partition_of_a_system(system):
 def graphs(draw):
     nodes = draw(st.integers(1, 14))
     node, few = st.integers(0, nodes - 1), st.integers(0, 2)
-    edges = draw(st.lists(st.tuples(node, node, few), max_size=30))
+    edges = draw(st.lists(st.tuples(node, node, draw(st.sampled_from([few, st.just(0)]))), max_size=30))
     colour = draw(st.lists(few, min_size=nodes, max_size=nodes))
     a, b, label = (np.array([e[k] for e in edges], np.int64) for k in range(3))
     return np.array(colour), a, b, label
@@ -63,6 +63,12 @@ def graphs(draw):
 def test_refinement_finds_the_coarsest_equitable_partition_of_any_graph(graph):
     fast, _ = refine(*graph)
     assert same_partition(fast.tolist(), slow_refinement(*(x.tolist() for x in graph)))
+
+
+def test_neighbours_of_the_first_colour_over_the_first_label_count():
+    a, b = np.array([0, 1, 1]), np.array([2, 2, 3])
+    colour, _ = refine(np.array([1, 1, 0, 0]), a, b, np.zeros(3, np.int64))
+    assert colour[0] != colour[1]
 
 
 def test_a_long_path_needs_many_rounds_and_gets_them():

@@ -156,7 +156,7 @@ def _largest_operation(uses: list[tuple[Ints, Ints, Floats]], resources: int) ->
 
 
 def _sum(where: Ints, amounts: Floats, size: int) -> Floats:
-    return np.bincount(where, amounts, size).astype(np.float64)
+    return np.bincount(where, amounts, size).astype(np.float64, copy=False)
 
 
 def _grains(amounts: Floats) -> Floats:

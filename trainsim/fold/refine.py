@@ -55,12 +55,12 @@ def refine(colour: Ints, a: Ints, b: Ints, label: Ints) -> tuple[Ints, int]:
 
 
 def _adjacency(nodes: int, a: Ints, b: Ints, label: Ints) -> Adjacency:
-    node, neighbour = np.concatenate([a, b]), np.concatenate([b, a]).astype(np.int32)
-    direction = np.repeat([0, 1], len(a))
+    node = np.concatenate([a, b])
     order = np.argsort(node, kind="stable")
-    mixed = _mix((np.concatenate([label, label]) * 2 + direction + 1).astype(np.uint64))
     first = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))])
-    return Adjacency(first, neighbour[order], mixed[order])
+    mixed = _mix(np.arange(1, 2 * int(label.max(initial=0)) + 3, dtype=np.uint64))  # none is 0: all neighbours count
+    directed = np.concatenate([2 * label, 2 * label + 1])
+    return Adjacency(first, np.concatenate([b, a]).astype(np.int32)[order], mixed[directed[order]])
 
 
 def _signatures(colour: Ints, nodes: Ints, edges: Adjacency, salt: int) -> Hashes:
