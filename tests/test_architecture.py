@@ -152,6 +152,8 @@ def test_every_part_has_a_level() -> None:
 
 FORBIDDEN = ("sha" + "red/", "/wo" + "rk/", "/ro" + "ot/", "/t" + "mp/", "pypi" + ".org", "files.python" + "hosted")
 
+SEARCHERS = {"tests/test_notebooks.py"}  # which look for such words themselves
+
 
 def test_no_file_names_the_place_where_it_was_written() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
@@ -159,7 +161,7 @@ def test_no_file_names_the_place_where_it_was_written() -> None:
         pytest.skip("not a git checkout")
     for name in filter(None, listed.stdout.split("\0")):
         file = ROOT / name
-        if file.suffix in (".png", ".gz") or not file.is_file():
+        if file.suffix in (".png", ".gz") or name in SEARCHERS or not file.is_file():
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
         for word in FORBIDDEN:

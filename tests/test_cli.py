@@ -64,7 +64,16 @@ def test_no_fold_gives_the_same_numbers(small: str, capsys: pytest.CaptureFixtur
 
 
 def test_strict_says_no_when_it_does_not_fit(small: str, capsys: pytest.CaptureFixture[str]) -> None:
-    big = ["run", small, "--set", "model=gpt-22b", "--set", "training.sequence_length=2048"]
+    big = [
+        "run",
+        small,
+        "--set",
+        "model=gpt-22b",
+        "--set",
+        "training.sequence_length=2048",
+        "--set",
+        "training.micro_batch=8",
+    ]
     assert status(*big) == 0
     assert status(*big, "--strict") == 1
     assert "oes not fit" in capsys.readouterr().out
