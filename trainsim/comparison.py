@@ -93,8 +93,13 @@ def compare(before: Result, after: Result) -> Comparison:
         bubble_after=after.bubble.fraction,
         mfu_before=before.mfu,
         mfu_after=after.mfu,
-        changes=differences(before.scenario, after.scenario),
+        changes=differences(_stated(before), _stated(after)),
     )
+
+
+def _stated(result: Result) -> dict[str, Any]:
+    """The scenario without the remarks on what was derived from what."""
+    return {section: value for section, value in result.scenario.items() if section != "derived"}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
