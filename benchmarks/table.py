@@ -134,7 +134,8 @@ def markdown(rows: Sequence[Row], where: str, note: str) -> str:
 
 
 EXPLAINED = """\
-Made by `python -m benchmarks --markdown`. Commands are whole processes: start, imports, simulation, Gantt charts (PNG and
-SVG), the Chrome trace, the page and `result.json`. Real time, processor time of all its processes and the most memory of
-one of them are medians of five runs (three of the longest) after one that is not counted. The closed form is timed on a resolved
-job in a warm process; the engine on synthetic steps, per instruction (`benchmarks/engine.py` has more of them)."""
+Made by `python -m benchmarks --markdown`. Commands are whole processes: start, imports, simulation, Gantt charts (PNG
+and SVG), the Chrome trace, the page and `result.json`. Real time, processor time of all processes of a command and the
+most memory of one of them are medians of five runs (three of the longest) after one that is not counted. The closed
+form is timed on a resolved job in a warm process. The engine is timed on synthetic steps, per instruction;
+`benchmarks/engine.py` has more of them."""

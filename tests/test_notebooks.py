@@ -1,7 +1,7 @@
 """The notebooks run from top to bottom, and what they showed is stored in them."""
 
+import re
 import shutil
-import sys
 from pathlib import Path
 
 import nbformat
@@ -11,6 +11,8 @@ from nbformat import NotebookNode
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LARGEST = 1.5e6  # bytes of a file that a browser shows at once
+ABSOLUTE = re.compile(r"(?<![\w.:/])/\w[\w.-]*/[\w./-]+")  # a path on the machine that ran it
+SLOW = {"02_sweep"}
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -60,11 +62,14 @@ def test_stored_outputs_are_clean(path: Path) -> None:
             assert output.output_type != "error"
             assert output.get("name") != "stderr", output.text
             words = str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", ""))
-            assert not any(trace in words for trace in ("Warning", "/home/", "/root/", "/work/", sys.prefix)), words
+            assert "Warning" not in words
+            assert not ABSOLUTE.search(words), words
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW)) for path in NOTEBOOKS],
+)
 def test_runs(path: Path, tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_PATH", str(kernels))
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
