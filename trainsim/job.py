@@ -62,6 +62,7 @@ class Training:
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"
     tp_overlap: str = "none"  # none | wgrad | userbuffers
+    loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,8 @@ def _update(mine: _Rank) -> Template:
     if _shares_embedding(mine):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         out.append(Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp"))
+    if network.has("world") and job.training.loss_scaling:
+        out.append(Meet("overflow check", "other", "world", "all_reduce", SCALAR, stream="dp"))
     if network.has("world"):
         out.append(Meet("gradient norm", "other", "world", "all_reduce", SCALAR, stream="dp"))
     held, shard = _parameters(mine), exchange.shard

@@ -69,6 +69,8 @@ def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
     for key in ("quantized_weights", "quantized_gradients", "shard_size", "secondary_partition"):
         if getattr(sharding, key):
             yield Fault(f"sharding.{key}", "not simulated yet; leave it out")
+    if sharding.prefetch_bucket is not None:
+        yield Fault("sharding.prefetch_bucket", f"{' and '.join(strategies)} gather nothing ahead; leave it out")
     for key in ("optimizer", "parameters"):
         if getattr(sharding.offload, key) != "none":
             yield Fault(f"sharding.offload.{key}", "offload is not simulated yet; none is")

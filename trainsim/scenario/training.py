@@ -53,6 +53,7 @@ def resolve_training(
         recompute_layers=layers,
         attention=default(context, "training.attention", spec.attention, framework.attention),
         tp_overlap=_tp_overlap(context, framework),
+        loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
     )
 
 
