@@ -9,7 +9,7 @@ weight gradient is kept together as an ``Overlapped`` until a stage cuts it into
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainsim.costs.kernels import cost, gpu_spread
 from trainsim.job import Job
@@ -32,12 +32,16 @@ Piece = Kernel | Meet | Overlapped
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A part of the model on one rank, for one microbatch. ``saved`` bytes are kept from forward to backward;
-    ``transient`` is the most that its backward needs above them."""
+    ``transient`` is the most that its backward needs above them. Where backward is split, ``kept`` bytes stay from
+    the input gradient until the weight gradient."""
 
     forward: tuple[Piece, ...]
     backward: tuple[Piece, ...]
     saved: float
     transient: float
+    input_gradient: tuple[Piece, ...] = ()
+    weight_gradient: tuple[Piece, ...] = ()
+    kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +59,54 @@ class Blocks:
         self.job, self.network = job, network
         self.spread = gpu_spread(job.parallel.ranks)
 
-    def block(self, operations: Sequence[Operation], *, recompute: str, forward: int, backward: int) -> Block:
-        """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches."""
-        framework, lost = self.job.framework, [o for o in operations if o.core]
+    def block(
+        self, operations: Sequence[Operation], *, recompute: str, forward: int, backward: int, split: bool = False
+    ) -> Block:
+        """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches.
+
+        With *split* the backward pass comes in two halves as well, for schedules that take them apart.
+        """
+        lost = [o for o in operations if o.core]
+        again = lost if recompute == "selective" else []
         ahead = tuple(self._forward(operations, "forward"))
-        back = tuple(self._backward(operations, lost if recompute == "selective" else []))
+        before: tuple[Piece, ...] = ()
         launches = Launches(backward)
         saved = sum(o.saved for o in operations)
         transient = 0.0
         if recompute == "full":
-            back = (*self._forward(operations, "recompute"), *back)
-            launches = Launches(forward + backward, framework.recompute_host_seconds)
+            before = tuple(self._forward(operations, "recompute"))
+            launches = Launches(forward + backward, self.job.framework.recompute_host_seconds)
             saved, transient = self.checkpoint, saved
         elif recompute == "selective":
             saved, transient = saved - sum(o.saved for o in lost), sum(o.saved for o in lost)
-        return Block(
+        back = (*before, *self._backward(operations, again))
+        block = Block(
             forward=(*ahead, *self._host(ahead, Launches(forward))),
             backward=(*back, *self._host(back, launches)),
             saved=saved,
             transient=transient,
+        )
+        return self._halves(block, operations, before, again, launches) if split else block
+
+    def _halves(
+        self,
+        block: Block,
+        operations: Sequence[Operation],
+        before: tuple[Piece, ...],
+        again: list[Operation],
+        launches: Launches,
+    ) -> Block:
+        """*block* with its backward in two: input gradients, which others wait for, and weight gradients."""
+        inputs = (*before, *self._input_gradient(operations, again))
+        weights = tuple(self._weight_gradient(operations))
+        share = len(weights) / max(1, len(weights) + len(inputs))
+        late = Launches(round(launches.kernels * share))
+        early = Launches(launches.kernels - late.kernels, launches.seconds)
+        return replace(
+            block,
+            input_gradient=(*inputs, *self._host(inputs, early)),
+            weight_gradient=(*weights, *self._host(weights, late)),
+            kept=sum(o.saved for o in operations if o.weight_gradient),
         )
 
     @property
@@ -119,6 +152,25 @@ class Blocks:
                 yield from self._beside(self._tp(o, "reduce_scatter" if sequence else "all_reduce"), weights)
             else:
                 yield from (*inputs, *weights)
+
+    def _input_gradient(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
+        sequence = self.job.parallel.sequence_parallel
+        for o in reversed(operations):
+            if o.core and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+                lost = []
+            if o.parallel == "row" and sequence:
+                yield from self._tp(o, "all_gather")
+            yield from (self.kernel(w, "backward") for w in o.input_gradient)
+            if o.parallel == "column":
+                yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
+
+    def _weight_gradient(self, operations: Sequence[Operation]) -> Iterator[Piece]:
+        for o in reversed(operations):
+            if o.weight_gradient:
+                if o.parallel == "column" and self.job.parallel.sequence_parallel:
+                    yield from self._tp(o, "all_gather")
+                yield from (self.kernel(w, "backward") for w in o.weight_gradient)
 
     def _tp(self, o: Operation, operation: str) -> tuple[Meet, ...]:
         if not self.network.has("tp"):

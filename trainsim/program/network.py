@@ -14,7 +14,7 @@ from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
-MESSAGES = ("pp-forward", "pp-backward")
+MESSAGES = ("pp-forward", "pp-backward", "pp-forward-reverse", "pp-backward-reverse")
 TINY = ("world",)  # carries a few bytes: only its latency counts
 
 
@@ -147,5 +147,7 @@ def _members(job: Job, mesh: Mesh) -> dict[str, Ints]:
         "embedding": pipelines[:, [0, -1]] if pipelines.shape[1] > 1 else empty,
         "pp-forward": forward if pipelines.shape[1] > 1 else empty,
         "pp-backward": backward if pipelines.shape[1] > 1 else empty,
+        "pp-forward-reverse": backward if pipelines.shape[1] > 1 else empty,
+        "pp-backward-reverse": forward if pipelines.shape[1] > 1 else empty,
         "world": np.arange(mesh.ranks, dtype=np.int64).reshape(1, -1),
     }

@@ -18,6 +18,7 @@ from trainsim.model.layers import (
 from trainsim.program.blocks import Block, Blocks, element_bytes
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
+from trainsim.schedules.traits import traits
 from trainsim.sharding import Exchange, strategies
 from trainsim.sharding import Parts as Gradients
 
@@ -61,8 +62,9 @@ class Parts:
             )
 
         embedding = count(0, embedding=stage.embedding)
+        beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
         return Gradients(
-            head=count(0, embedding=stage.embedding, head=stage.head) - embedding,
+            head=count(0, embedding=beside, head=stage.head) - count(0, embedding=beside),
             layers=(count(1),) * stage.layers,
             embedding=embedding,
         )
@@ -101,10 +103,14 @@ def work_out(job: Job) -> Parts:
         padded_vocab=job.padded_vocab,
     )
     style = style_of(framework, training.attention)
+    split = traits(job.pipeline.schedule).split
     launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
     layers = layer_operations(job.model, shape, style)
-    layer = blocks.block(layers, recompute=training.recompute, **launches)
-    spare = layer if training.recompute_layers is None else blocks.block(layers, recompute="none", **launches)
+    embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)
+    layer = blocks.block(layers, recompute=training.recompute, **launches, split=split)
+    spare = layer
+    if training.recompute_layers is not None:
+        spare = blocks.block(layers, recompute="none", **launches, split=split)
     return Parts(
         job=job,
         network=network,
@@ -112,6 +118,6 @@ def work_out(job: Job) -> Parts:
         stages=virtual_stages(job),
         layer=layer,
         spare=spare,
-        embedding=blocks.block(embedding_operations(job.model, shape, style), recompute="none", forward=0, backward=0),
-        head=blocks.block(head_operations(job.model, shape, style), recompute="none", **launches),
+        embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
+        head=blocks.block(head, recompute="none", **launches, split=split),
     )

@@ -7,43 +7,59 @@ from itertools import accumulate
 
 from trainsim.errors import InvalidPlan
 from trainsim.job import Job
+from trainsim.schedules.placement import place_of
+from trainsim.schedules.traits import traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Chunk ``chunk`` of pipeline rank ``rank``; its layers are ``first`` .. ``first + layers - 1``."""
+    """Chunk ``chunk`` of pipeline rank ``rank``; its layers are ``first`` .. ``first + layers - 1``.
+
+    ``index`` counts the virtual stages; those of a second replica follow those of the first. ``before`` and ``after``
+    are the stages that a microbatch comes from and goes to, or None at the ends.
+    """
 
     index: int
     rank: int
     chunk: int
     first: int
     layers: int
-    embedding: bool
-    head: bool
+    before: int | None
+    after: int | None
+
+    @property
+    def embedding(self) -> bool:
+        return self.before is None
+
+    @property
+    def head(self) -> bool:
+        return self.after is None
 
 
 def virtual_stages(job: Job) -> tuple[Stage, ...]:
-    """All virtual stages in the order in which a microbatch goes through them; stage s is chunk s // pp of rank s % pp.
+    """All virtual stages, by index: a microbatch goes through those of its replica in order.
 
     Raises InvalidPlan when the layout has lost or invented layers.
     """
-    layout, pp = job.pipeline.layout, job.parallel.pp
-    if len(layout) != pp * job.pipeline.chunks or sum(layout) != job.model.layers:
+    layout, pp, chunks = job.pipeline.layout, job.parallel.pp, job.pipeline.chunks
+    shape = traits(job.pipeline.schedule)
+    length = pp * chunks // shape.replicas
+    if len(layout) != length or sum(layout) != job.model.layers:
         raise InvalidPlan(
             f"the layout {list(layout)} has {len(layout)} stages and {sum(layout)} layers; "
-            f"pp={pp} x chunks={job.pipeline.chunks} needs {pp * job.pipeline.chunks} stages "
-            f"and the model has {job.model.layers} layers."
+            f"pp={pp} x chunks={chunks} needs {length} stages and the model has {job.model.layers} layers."
         )
+    places = [place_of(shape.placement, index, pp) for index in range(pp * chunks)]
     firsts = [0, *accumulate(layout)]
     return tuple(
         Stage(
-            index=s,
-            rank=s % pp,
-            chunk=s // pp,
-            first=firsts[s],
-            layers=layers,
-            embedding=s == 0,
-            head=s == len(layout) - 1,
+            index=index,
+            rank=places[index][0],
+            chunk=places[index][1],
+            first=firsts[index % length],
+            layers=layout[index % length],
+            before=None if index % length == 0 else index - 1,
+            after=None if index % length == length - 1 else index + 1,
         )
-        for s, layers in enumerate(layout)
+        for index in range(length * shape.replicas)
     )

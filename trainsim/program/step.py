@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from trainsim.job import Delay
 from trainsim.program.instructions import (
@@ -19,24 +20,40 @@ from trainsim.program.instructions import (
     Template,
     Wait,
 )
+from trainsim.program.pairs import Turn, tasks, turns
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.program.templates import Cuts, Pass, backward_pass, forward_pass
-from trainsim.schedules import Slot, Work, schedules
+from trainsim.program.templates import PASSES, Cuts, Pass, template
+from trainsim.schedules import Pair, Slot, Work, schedules
 from trainsim.sharding import Bucket, Exchange
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Rank:
     """What the chains of one pipeline rank are made from."""
 
     parts: Parts
     rank: int
     stages: tuple[Stage, ...]
-    slots: tuple[Slot, ...]
+    order: tuple[Slot | Pair, ...]
     exchange: Exchange
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The order with pairs taken apart: the forward first."""
+        return tuple(slot for action in self.order for slot in (action if isinstance(action, Pair) else (action,)))
+
+    @cached_property
+    def firsts(self) -> dict[int, int]:
+        """Chunk -> number of its first forward: before it, parameters have to be there."""
+        return {s.chunk: k for k, s in reversed(list(enumerate(self.slots))) if s.work is Work.F}
+
+    @cached_property
+    def lasts(self) -> dict[int, int]:
+        """Chunk -> number of the slot after which its gradients are complete."""
+        return {s.chunk: k for k, s in enumerate(self.slots) if s.work in (Work.B, Work.W)}
 
     @property
     def reduces(self) -> bool:
@@ -47,17 +64,10 @@ class _Rank:
 def rank_program(parts: Parts, rank: int) -> Program:
     """The program of pipeline rank *rank*; all replicas and tensor shards of the stage run it."""
     job = parts.job
-    mine = _Rank(
-        parts=parts,
-        rank=rank,
-        stages=parts.of_rank(rank),
-        slots=tuple(
-            schedules[job.pipeline.schedule](
-                rank, job.parallel.pp, microbatches=job.training.microbatches, chunks=job.pipeline.chunks
-            )
-        ),
-        exchange=parts.exchange(rank),
+    order = schedules[job.pipeline.schedule](
+        rank, job.parallel.pp, microbatches=job.training.microbatches, chunks=job.pipeline.chunks
     )
+    mine = _Rank(parts=parts, rank=rank, stages=parts.of_rank(rank), order=tuple(order), exchange=parts.exchange(rank))
     compute, beside = _passes(mine)
     chains = {"compute": (*compute, Task(_update(mine), 0))}
     if beside:
@@ -69,38 +79,71 @@ def rank_program(parts: Parts, rank: int) -> Program:
 
 def delayed(program: Program, delays: Iterable[Delay]) -> Program:
     """*program* with time lost once, before the first task of the phase that each delay names."""
-    work = {"forward": "F", "backward": "B", "optimizer": "update"}
+    works = {"forward": ("F",), "backward": ("B", "I"), "optimizer": ("update",)}
     tasks = list(program.chains["compute"])
     for delay in delays:
-        at = next(k for k, t in enumerate(tasks) if t.template.work == work[delay.at])
+        at = next(k for k, t in enumerate(tasks) if t.template.work in works[delay.at])
         template = tasks[at].template
         lost = Kernel("delay", "delay", delay.seconds, 0.0, 0.0)
         tasks[at] = Task(replace(template, instructions=(lost, *template.instructions)), tasks[at].microbatch)
     return replace(program, chains={**program.chains, "compute": tuple(tasks)})
 
 
+class _Passes:
+    """The passes of one rank as tasks; a pass that looks like an earlier one shares its template."""
+
+    def __init__(self, mine: _Rank):
+        self.mine = mine
+        self._tasks: dict[tuple[Work, int], tuple[Template, Template | None]] = {}
+        self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
+
+    def of(self, k: int, slot: Slot) -> Iterator[tuple[Task, Task | None]]:
+        """(Task of the compute chain, task of the chain beside it) of slot number *k*."""
+        key, cuts = (slot.work, slot.chunk), self._cuts(k, slot)
+        if cuts or key not in self._tasks:
+            one = self._pass(slot, cuts)
+            side = Template("tp", slot.chunk, one.side) if one.side else None
+            made = template(self.mine.parts, one), side
+            if not cuts:
+                self._tasks[key] = made
+        else:
+            made = self._tasks[key]
+        yield Task(made[0], slot.microbatch), Task(made[1], slot.microbatch) if made[1] else None
+
+    def pair(self, k: int, forward: Slot, backward: Slot) -> Iterator[tuple[Task, Task | None]]:
+        """The same of two slots that overlap: numbers *k* and *k* + 1."""
+        cuts = self._cuts(k, forward), self._cuts(k + 1, backward)
+        key = forward.chunk, backward.chunk
+        if any(cuts) or key not in self._pairs:
+            made = turns(self._pass(forward, cuts[0]), self._pass(backward, cuts[1]))
+            if not any(cuts):
+                self._pairs[key] = made
+        else:
+            made = self._pairs[key]
+        yield from tasks(made, forward.microbatch, backward.microbatch)
+
+    def _pass(self, slot: Slot, cuts: Cuts) -> Pass:
+        return PASSES[slot.work.value](self.mine.parts, self.mine.stages[slot.chunk], cuts=cuts)
+
+    def _cuts(self, k: int, slot: Slot) -> Cuts:
+        if self.mine.firsts.get(slot.chunk) == k:
+            return _gather_waits(self.mine, slot.chunk)
+        if self.mine.lasts.get(slot.chunk) == k:
+            return _reduce_signals(self.mine, slot.chunk)
+        return {}
+
+
 def _passes(mine: _Rank) -> tuple[list[Task], list[Task]]:
     """Tasks of the compute chain, and of the chain of overlapped tensor collectives."""
-    usual: dict[tuple[Work, int], Pass] = {}
-    seen: dict[tuple[Work, int], int] = {}
-    compute: list[Task] = []
-    beside: list[Task] = []
-    total = mine.parts.job.training.microbatches
-    for slot in mine.slots:
-        key = slot.work, slot.chunk
-        turn = seen[key] = seen.get(key, 0) + 1
-        stage = mine.stages[slot.chunk]
-        if slot.work == Work.F and turn == 1 and (cuts := _gather_waits(mine, slot.chunk)):
-            one = forward_pass(mine.parts, stage, before=cuts)
-        elif slot.work == Work.B and turn == total and (cuts := _reduce_signals(mine, slot.chunk)):
-            one = backward_pass(mine.parts, stage, after=cuts)
-        else:
-            if key not in usual:
-                usual[key] = (forward_pass if slot.work == Work.F else backward_pass)(mine.parts, stage)
-            one = usual[key]
-        compute.append(Task(one.compute, slot.microbatch))
-        if one.beside:
-            beside.append(Task(one.beside, slot.microbatch))
+    passes, compute, beside, k = _Passes(mine), [], [], 0
+    for action in mine.order:
+        pair = isinstance(action, Pair)
+        made = passes.pair(k, *action) if isinstance(action, Pair) else passes.of(k, action)
+        k += 2 if pair else 1
+        for task, side in made:
+            compute.append(task)
+            if side:
+                beside.append(side)
     return compute, beside
 
 
@@ -140,8 +183,7 @@ def _reductions(mine: _Rank) -> Iterator[Task]:
             )
     if not exchange.overlapped:
         return
-    order = list(dict.fromkeys(s.chunk for s in reversed(mine.slots) if s.work == Work.B))[::-1]
-    for chunk in order:
+    for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
         stage = mine.stages[chunk]
         ready = [(k, b, (Wait(f"ready.{stage.index}.{k}", 0),), ()) for k, b in enumerate(exchange.reductions[chunk])]
         yield _task("reduce", stage, ready)

@@ -1,5 +1,5 @@
 """
-The templates of a virtual stage: what one forward and one backward pass are, instruction by instruction.
+The templates of a virtual stage: what a pass over it is, instruction by instruction.
 """
 
 from __future__ import annotations
@@ -16,42 +16,93 @@ from trainsim.program.stages import Stage
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass as a template of the compute chain, and what the chain of overlapped tensor collectives does."""
+    """One pass: its instructions, and what the chain of overlapped tensor-parallel collectives does meanwhile.
 
-    compute: Template
-    beside: Template | None
+    ``allocates``, ``frees`` and ``transient`` are bytes, as in a ``Template``.
+    """
+
+    work: str
+    stage: Stage
+    main: tuple[Instruction, ...]
+    side: tuple[Instruction, ...] = ()
+    allocates: float = 0.0
+    frees: float = 0.0
+    transient: float = 0.0
 
 
 Cuts = Mapping[int, Sequence[Instruction]]
 """Instructions between the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
 
 
-def forward_pass(parts: Parts, stage: Stage, *, before: Cuts | None = None) -> Pass:
-    """Forward through *stage*: receive, embedding, layers, head, send. *before* stands ahead of its parts."""
-    before = before or {}
-    main: list[Instruction] = [] if stage.index == 0 else _receive(parts, stage, "forward")
+def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+    """Forward through *stage*: receive, embedding, layers, head, send. *cuts* stand ahead of its parts."""
+    cuts = cuts or {}
+    main: list[Instruction] = [] if stage.before is None else _receive(parts, stage, "forward")
     for part, layer, block in _parts(parts, stage):
-        main += before.get(part, ())
+        main += cuts.get(part, ())
         main += _unfold(block.forward, layer)[0]
-    if not stage.head:
-        main += _send(parts, stage, stage.index + 1, "forward")
-    return _pass(parts, "F", stage, main, [], allocates=_saved(parts, stage))
+    if stage.after is not None:
+        main += _send(parts, stage, stage.after, "forward")
+    return Pass("F", stage, tuple(main), allocates=_sum(parts, stage, "saved"))
 
 
-def backward_pass(parts: Parts, stage: Stage, *, after: Cuts | None = None) -> Pass:
-    """Backward through *stage*: receive, head, layers last to first, embedding, send. *after* follows its parts."""
-    after = after or {}
-    main: list[Instruction] = [] if stage.head else _receive(parts, stage, "backward")
+def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+    """Backward through *stage*: receive, head, layers last to first, embedding, send. *cuts* follow its parts."""
+    main, side = _back(parts, stage, "backward", cuts or {})
+    received = [] if stage.after is None else _receive(parts, stage, "backward")
+    sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
+    return Pass(
+        "B",
+        stage,
+        (*received, *main, *sent),
+        tuple(side),
+        frees=_sum(parts, stage, "saved"),
+        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+    )
+
+
+def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+    """The half of a backward that others wait for: gradients of the activations."""
+    main, side = _back(parts, stage, "input_gradient", cuts or {})
+    received = [] if stage.after is None else _receive(parts, stage, "backward")
+    sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
+    grown = _sum(parts, stage, "kept") - _sum(parts, stage, "saved")
+    return Pass(
+        "I",
+        stage,
+        (*received, *main, *sent),
+        tuple(side),
+        allocates=max(grown, 0.0),
+        frees=max(-grown, 0.0),
+        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+    )
+
+
+def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+    """The half of a backward that nobody waits for: gradients of the weights. *cuts* follow its parts."""
+    main, side = _back(parts, stage, "weight_gradient", cuts or {})
+    return Pass("W", stage, tuple(main), tuple(side), frees=_sum(parts, stage, "kept"))
+
+
+PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
+
+
+def template(parts: Parts, one: Pass) -> Template:
+    """The template of the compute chain for one pass."""
+    main: Iterable[Instruction] = one.main
+    if parts.job.detail != "op":
+        main = coarsen(main, parts.job.detail, parts.network)
+    return Template(one.work, one.stage.chunk, tuple(main), one.allocates, one.frees, one.transient)
+
+
+def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Instruction], list[Instruction]]:
+    main: list[Instruction] = []
     side: list[Instruction] = []
-    transient = 0.0
     for part, layer, block in reversed(_parts(parts, stage)):
-        here, beside = _unfold(block.backward, layer)
-        main += [*here, *after.get(part, ())]
+        here, beside = _unfold(getattr(block, half), layer)
+        main += [*here, *cuts.get(part, ())]
         side += beside
-        transient = max(transient, block.transient)
-    if stage.index > 0:
-        main += _send(parts, stage, stage.index - 1, "backward")
-    return _pass(parts, "B", stage, main, side, frees=_saved(parts, stage), transient=transient)
+    return main, side
 
 
 def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
@@ -63,8 +114,11 @@ def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
     return out + ([(0, last + 1, parts.head)] if stage.head else [])
 
 
-def _saved(parts: Parts, stage: Stage) -> float:
-    return sum(block.saved for _, _, block in _parts(parts, stage))
+def _sum(parts: Parts, stage: Stage, memory: str) -> float:
+    total = 0.0
+    for _, _, block in _parts(parts, stage):
+        total += getattr(block, memory)
+    return total
 
 
 def _unfold(pieces: Iterable[Piece], layer: int) -> tuple[list[Instruction], list[Instruction]]:
@@ -91,32 +145,28 @@ def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
 def _receive(parts: Parts, stage: Stage, direction: str) -> list[Instruction]:
     """Wait for the message; one that was cut over TP is put together again."""
     job, wait = parts.job, Wait(f"{direction}.{stage.index}")
-    if job.parallel.pp == 1 or job.parallel.sequence_parallel or not (parts.cut_messages and parts.network.has("tp")):
+    source = stage.before if direction == "forward" else stage.after
+    assert source is not None
+    local = parts.stages[source].rank == stage.rank
+    if local or job.parallel.sequence_parallel or not (parts.cut_messages and parts.network.has("tp")):
         return [wait]
     whole = parts.message_bytes * job.parallel.tp
     return [wait, Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp")]
 
 
 def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Instruction]:
-    """The message to virtual stage *to*: nothing but an event if it lives on the same rank."""
+    """The message to virtual stage *to*: nothing but an event if it lives on the same rank.
+
+    Forward usually goes to the next rank and backward to the one before; in V, wave and two-way placements some go
+    the other way, over a communicator of their own.
+    """
     framework, event = parts.job.framework, f"{direction}.{to}"
-    if parts.job.parallel.pp == 1:
+    pp, there = parts.job.parallel.pp, parts.stages[to].rank
+    if there == stage.rank:
         return [Signal(event)]
+    usual = (stage.rank + (1 if direction == "forward" else -1)) % pp
+    name = f"pp-{direction}" if there == usual else f"pp-{direction}-reverse"
     blocking = framework.p2p_blocking
-    send = Send(f"{direction} to {to}", "pp", f"pp-{direction}", parts.message_bytes, event, blocking=blocking)
+    send = Send(f"{direction} to {to}", "pp", name, parts.message_bytes, event, blocking=blocking)
     wait = Kernel("p2p synchronisation", "pp", framework.p2p_overhead, 0.0, 0.0, stream="pp")
     return [send, wait] if blocking and framework.p2p_overhead > 0 else [send]
-
-
-def _pass(
-    parts: Parts,
-    work: str,
-    stage: Stage,
-    main: list[Instruction],
-    side: list[Instruction],
-    **memory: float,
-) -> Pass:
-    if parts.job.detail != "op":
-        main = coarsen(main, parts.job.detail, parts.network)
-    compute = Template(work, stage.chunk, tuple(main), **memory)
-    return Pass(compute, Template("tp", stage.chunk, tuple(side)) if side else None)
