@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.agreement import assert_same
 from tests.workload import Hardware, Job, build, pairs
+from trainsim.engine import run
 from trainsim.engine.actor import actors_of
 from trainsim.engine.quiet import quiet_tasks
 from trainsim.engine.rest import intervals_at_work
@@ -65,8 +67,11 @@ def test_only_the_last_backward_pass_is_loud():
 def test_a_chain_that_sends_is_not_known_to_rest():
     """Its messages travel on after it has said that it is done."""
     hardware = Hardware(ranks=2, nvlink=1e9)
-    c = {"pp": pairs(hardware, np.array([0, 1]), np.array([1, 0]), sm=0.5)}
+    c = {"pp": pairs(hardware, np.array([0]), np.array([1]), sm=0.5)}
     send = Send("m", "pp", "pp", 1e9, "in")
-    program = Program(chains=chains(main=[*GO, (K,)], side=[(Wait("go", 0), send, send, Signal("done", 0))]))
-    quotient = fold(hardware.system([program], np.zeros(2, np.int64), c))
+    sender = Program(chains=chains(main=[*GO, (K,)], side=[(Wait("go", 0), send, send, Signal("done", 0))]))
+    receiver = Program(chains=chains(main=[(Wait("in", 0), K)]))
+    system = hardware.system([sender, receiver], [0, 1], c)
+    quotient = fold(system)
     assert not any(quiet_tasks(quotient, actors_of(quotient))[0, "main"])
+    assert_same(run(quotient), run(quotient, merge=False))
