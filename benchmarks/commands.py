@@ -24,7 +24,10 @@ class Usage:
 
 
 def used(command: Sequence[str]) -> Usage:
-    """Run *command* and wait for it. Raises RuntimeError with its last words if it fails."""
+    """Run *command* and wait for it. Raises RuntimeError with its last words if it fails.
+
+    Its memory is at least what this process holds when it starts it, so nothing large is imported here.
+    """
     with tempfile.TemporaryFile("w+") as said:
         began = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)

@@ -19,6 +19,8 @@ from trainsim.errors import Deadlock, InvalidProgram
 from trainsim.exact import COARSE_TICK
 from trainsim.fold import fold, prune, unfolded
 from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.program.lower import lower
+from trainsim.scenario.scenario import Scenario
 
 
 def tasks(*instructions, count=1):
@@ -48,6 +50,35 @@ def test_no_saving_changes_a_bit_of_a_large_step(name):
     folded = run(fold(pruned))
     assert_same(folded, run(unfolded(pruned)))
     assert_same(folded, run(unfolded(step(name)), merge=False))
+
+
+SCENARIOS = {
+    "quickstart": {},
+    "gpt2xl_dp8_v100": {},
+    "bloom_slow_node": {
+        "cluster.nodes": 12,
+        "training.global_batch": 64,
+        "parallel.dp": 2,
+        "what_if": [{"slow": {"node": 3, "factor": 1.1}}],
+    },
+    "scale_131072": {
+        "cluster.nodes": 32,
+        "training.global_batch": 64,
+        "pipeline.chunks": 2,
+        "what_if": [{"slow": {"rank": 70, "factor": 1.1}}],
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_saving_changes_a_bit_of_a_scenario(name):
+    """Whole scenarios, with the package's own programs."""
+    system = lower(Scenario.load(name).replace(SCENARIOS[name]).resolve()).system
+    folded = run(fold(prune(system)))
+    assert_same(folded, run(unfolded(prune(system))))
+    assert_same(folded, run(fold(system), merge=False))
+    assert_contiguous(folded)
 
 
 SHORT = {"microbatches": 3, "layers": (1, 2, 1, 1), "dp": 2, "recompute": False}
@@ -166,6 +197,15 @@ def test_named_microbatches_of_waits_and_signals():
     }
     trace = run(fold(one(chains)))
     assert trace.spans(0, "b").start.tolist() == [1.0]
+
+
+def test_the_microbatch_before_the_first_is_not_the_last():
+    chains = {
+        "a": tasks(Kernel("k", "forward", 1.0, 0.0), Signal("x"), count=2),
+        "b": (Task(Template("", 0, (Kernel("k", "other", 5.0, 0.0), Signal("x"))), -1),),
+        "c": (Task(Template("", 0, (Wait("x"), Kernel("k", "other", 1.0, 0.0))), -1),),
+    }
+    assert run(fold(one(chains))).spans(0, "c").start.tolist() == [5.0]
 
 
 def test_tasks_have_times_even_without_spans():

@@ -100,13 +100,15 @@ class Post:
         else:
             del self.meetings[turn]
             meeting.start, meeting.cause = chain.posted, chain.because()
-            meeting.activity = self.fabric.start(self.phases, meeting.over)
+            if self.phases.resources:
+                meeting.activity = self.fabric.start(self.phases, meeting.over)
+            else:
+                self.fabric.clock.fire(meeting.over, self.phases.total)
         return meeting.over
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         meeting: Meeting = chain.pending
-        assert meeting.activity is not None
-        if meeting.activity.marks is not None:
+        if meeting.activity is not None and meeting.activity.marks is not None:
             chain.rows.marks[len(chain.rows)] = meeting.activity.marks
         if chain.posted < meeting.start:
             chain.cause = meeting.cause

@@ -1,0 +1,57 @@
+"""The benchmark measures what it says and knows every target; how quick things are is not judged here."""
+
+import sys
+
+import pytest
+
+from benchmarks.commands import used
+from benchmarks.engine import CASES
+from benchmarks.inside import PARTS, SCENARIOS
+from benchmarks.table import ENGINE, RUNS, Row, _engine_target, line, markdown
+from trainsim.scenario.scenario import Scenario
+
+MEGABYTE = 1e6
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_a_process_is_measured_with_those_that_it_starts() -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    alone = used(python(busy))
+    assert 0.2 <= alone.cpu <= alone.wall * 1.5
+    child = used(python(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"))
+    assert child.cpu >= 0.2
+
+
+def test_memory_is_the_most_that_was_held() -> None:
+    held = used(python(f"x = b'x' * {int(500 * MEGABYTE)}; del x")).memory
+    assert 500 * MEGABYTE < held < 560 * MEGABYTE
+
+
+def test_a_command_that_fails_says_its_last_words() -> None:
+    with pytest.raises(RuntimeError, match=r"exit 3[\s\S]*no such luck"):
+        used(python("import sys; print('no such luck', file=sys.stderr); sys.exit(3)"))
+
+
+@pytest.mark.parametrize(
+    ("measured", "target", "verdict"),
+    [(1.0, 2.0, "met"), (2.0, 2.0, "met"), (3.0, 2.0, "missed by 50%"), (9.0, None, "")],
+)
+def test_verdicts(measured: float, target: float | None, verdict: str) -> None:
+    row = Row(what="it", measured=measured, unit="s", target=target)
+    assert row.verdict == verdict
+    assert line(row).rstrip().endswith(verdict or "s")
+    assert markdown([row], "a machine", "Preliminary.").splitlines()[-1].endswith(f"| {measured:.3g} s | {verdict} |")
+
+
+@pytest.mark.parametrize("name", [*(run.scenario for run in RUNS), *SCENARIOS])
+def test_scenarios_ship(name: str) -> None:
+    Scenario.load(name)
+
+
+def test_every_engine_target_has_cases() -> None:
+    targets = {_engine_target(case.name) for case in CASES["base"]}
+    assert {*ENGINE.values(), None} == targets
+    assert set(PARTS) == {"closed_form", "engine"}
