@@ -85,3 +85,16 @@ class Mesh:
         outer = [k for k in range(len(self.order)) if k not in inner]
         members = prod(self.sizes[::-1][k] for k in inner)
         return self.grid.transpose(*outer, *inner).reshape(-1, members)
+
+    def first_group(self, axes: str | tuple[str, ...]) -> Ints:
+        """The first of ``groups``, without the others.
+
+        >>> Mesh.of(("tp", "dp", "pp"), {"tp": 2, "dp": 2, "pp": 2}).first_group(("tp", "pp")).tolist()
+        [0, 1, 4, 5]
+        """
+        axes = (axes,) if isinstance(axes, str) else axes
+        out = np.zeros(1, np.int64)
+        for axis in self.order:
+            if axis in axes:
+                out = (np.arange(self.size(axis), dtype=np.int64)[:, None] * self.stride(axis) + out).ravel()
+        return out

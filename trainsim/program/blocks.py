@@ -33,10 +33,12 @@ Piece = Kernel | Meet | Overlapped
 class Block:
     """A part of the model on one rank, for one microbatch. ``saved`` bytes are kept from forward to backward;
     ``transient`` is the most that its backward needs above them. Where backward is split, ``kept`` bytes stay from
-    the input gradient until the weight gradient."""
+    the input gradient until the weight gradient. Seconds are those of the pieces one after the other, alone."""
 
     forward: tuple[Piece, ...]
     backward: tuple[Piece, ...]
+    forward_seconds: float
+    backward_seconds: float
     saved: float
     transient: float
     input_gradient: tuple[Piece, ...] = ()
@@ -68,7 +70,7 @@ class Blocks:
         """
         lost = [o for o in operations if o.core]
         again = lost if recompute == "selective" else []
-        ahead = tuple(self._forward(operations, "forward"))
+        ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
         before: tuple[Piece, ...] = ()
         launches = Launches(backward)
         saved = sum(o.saved for o in operations)
@@ -79,10 +81,14 @@ class Blocks:
             saved, transient = self.checkpoint, saved
         elif recompute == "selective":
             saved, transient = saved - sum(o.saved for o in lost), sum(o.saved for o in lost)
-        back = (*before, *self._backward(operations, again))
+        back: tuple[Piece, ...] = (*before, *self._backward(operations, again))
+        ahead, forward_seconds = self._launched(ahead, Launches(forward))
+        back, backward_seconds = self._launched(back, launches)
         block = Block(
-            forward=(*ahead, *self._host(ahead, Launches(forward))),
-            backward=(*back, *self._host(back, launches)),
+            forward=ahead,
+            backward=back,
+            forward_seconds=forward_seconds,
+            backward_seconds=backward_seconds,
             saved=saved,
             transient=transient,
         )
@@ -104,8 +110,8 @@ class Blocks:
         early = Launches(launches.kernels - late.kernels, launches.seconds)
         return replace(
             block,
-            input_gradient=(*inputs, *self._host(inputs, early)),
-            weight_gradient=(*weights, *self._host(weights, late)),
+            input_gradient=self._launched(inputs, early)[0],
+            weight_gradient=self._launched(weights, late)[0],
             kept=sum(o.saved for o in operations if o.weight_gradient),
         )
 
@@ -188,20 +194,19 @@ class Blocks:
             yield from meets
             yield from kernels
 
-    def _host(self, pieces: Sequence[Piece], launches: Launches) -> tuple[Kernel, ...]:
-        """What the GPU waits for a host that cannot launch fast enough.
+    def _launched(self, pieces: tuple[Piece, ...], launches: Launches) -> tuple[tuple[Piece, ...], float]:
+        """*pieces* with what the GPU waits for a host that cannot launch fast enough, and the seconds of it all.
 
         Host and GPU time of a block join as (g^4 + h^4)^(1/4), and add up where launches block.
         """
-        framework = self.job.framework
+        framework, gpu = self.job.framework, self.alone(pieces)
         if framework.cuda_graph:
-            return ()
+            return pieces, gpu
         meets = sum(not isinstance(p, Kernel) for p in pieces)
         count = launches.kernels + framework.operations_per_collective * meets
         host = count * framework.host_seconds_per_operation + launches.seconds
-        gpu = self.alone(pieces)
         total = gpu + host if framework.host_blocking else (gpu**4 + host**4) ** 0.25
-        return (Kernel("host", "host", total - gpu, 0.0, 0.0),) if total - gpu > 0 else ()
+        return ((*pieces, Kernel("host", "host", total - gpu, 0.0, 0.0)), total) if total > gpu else (pieces, gpu)
 
     def alone(self, pieces: Iterable[Piece]) -> float:
         """Seconds of *pieces* one after the other with nothing else on the machine."""

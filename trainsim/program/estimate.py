@@ -45,18 +45,13 @@ def estimate(parts: Parts) -> Estimate:
 
 def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> float:
     """Forward and backward of one microbatch through all chunks of a rank, with the messages it waits for."""
-    alone = parts.blocks.alone
     total = 0.0
     for s in stages:
         blocks: list[Block] = [*parts.layer_blocks(s)]
         blocks += [parts.embedding] if s.embedding else []
         blocks += [parts.head] if s.head else []
-        counted: dict[int, int] = {}
-        unique = {id(b): b for b in blocks}
-        for b in blocks:
-            counted[id(b)] = counted.get(id(b), 0) + 1
-        total += sum(n * (alone(unique[k].forward) + alone(unique[k].backward)) for k, n in counted.items())
-        total += blocked * ((not s.head) + (s.index > 0))
+        total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
+        total += blocked * ((not s.head) + (not s.embedding))
     return total
 
 
@@ -104,9 +99,8 @@ def _hidden(seconds: list[float], parts: Parts, rank: int, direction: str, overl
     """What sticks out of the pass of one microbatch: all of it, or the last bucket and what does not fit under it."""
     if not seconds or not overlapped:
         return sum(seconds)
-    block = parts.layer.backward if direction == "backward" else parts.layer.forward
-    layers = sum(s.layers for s in parts.of_rank(rank))
-    window = layers * parts.blocks.alone(block) * (1 - 1 / len(seconds))
+    layer = parts.layer.backward_seconds if direction == "backward" else parts.layer.forward_seconds
+    window = sum(s.layers for s in parts.of_rank(rank)) * layer * (1 - 1 / len(seconds))
     return max(sum(seconds) - window, seconds[-1])
 
 

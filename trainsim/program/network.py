@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -15,6 +16,14 @@ from trainsim.parallel.mesh import Mesh
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
 MESSAGES = ("pp-forward", "pp-backward", "pp-forward-reverse", "pp-backward-reverse")
+AXES: dict[str, tuple[str, ...]] = {
+    "tp": ("tp",),
+    "tp-async": ("tp",),
+    "dp": ("cp", "dp"),
+    "dp-update": ("cp", "dp"),
+    "world": ("tp", "cp", "dp", "pp"),
+}
+"""Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
 TINY = ("world",)  # carries a few bytes: only its latency counts
 
 
@@ -31,37 +40,54 @@ class Network:
         self.job = job
         self.mesh = mesh_of(job)
         self.bandwidth = link_bandwidth(job)
-        self._members = {name: m for name, m in _members(job, self.mesh).items() if m.shape[1] > 1}
+        self._members: dict[tuple[str, ...], Ints] = {}
         self._patterns: dict[tuple[str | int, str], Pattern] = {}
         self._alone: dict[tuple[str, str], Pattern] = {}
 
     def has(self, name: str) -> bool:
         """Whether the communicator has more than one rank."""
-        return name in self._members
-
-    def members(self, name: str) -> Ints:
-        """Ranks of each group [groups, size]; of a message: sender and receiver."""
-        return self._members[name]
+        return self.size(name) > 1
 
     def size(self, name: str) -> int:
         """Ranks per group; 1 when nobody else is there."""
-        return self._members[name].shape[1] if name in self._members else 1
+        return prod(self.mesh.size(axis) for axis in AXES[name]) if name in AXES else min(2, self.mesh.size("pp"))
+
+    def members(self, name: str) -> Ints:
+        """Ranks of each group [groups, size]; of a message: sender and receiver."""
+        key = AXES.get(name, (name,))
+        if key not in self._members:
+            self._members[key] = self.mesh.groups(key) if name in AXES else self._neighbours(name, self._pipelines())
+        return self._members[key]
 
     def seconds(self, name: str, operation: str, nbytes: float) -> float:
         """Time of one operation alone on the machine, seconds, as its first group sees it."""
-        if name not in self._members:
+        if not self.has(name):
             return 0.0
         key = name, operation
         if key not in self._alone:
-            self._alone[key] = self._pattern(name, operation, self._members[name][:1])
+            first = self.mesh.first_group(AXES.get(name, "pp"))[None, :]
+            members = first if name in AXES else self._neighbours(name, first)[:1]
+            self._alone[key] = self._pattern(name, operation, members)
         return self._alone[key].seconds(0, nbytes)[0]
+
+    def _pipelines(self) -> Ints:
+        return self.mesh.groups("pp")
+
+    def _neighbours(self, name: str, pipelines: Ints) -> Ints:
+        """Pairs of pipeline ranks: the ends (tied embeddings), or sender and receiver of messages."""
+        if name == "embedding":
+            return pipelines[:, [0, -1]]
+        after = np.roll(pipelines, -1, axis=1)
+        last = pipelines.shape[1] - (0 if self.job.pipeline.chunks > 1 else 1)  # chunks wrap around
+        pairs = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)
+        return pairs if name in ("pp-forward", "pp-backward-reverse") else pairs[:, ::-1]
 
     def pattern(self, name: str, operation: str) -> Pattern:
         """How *operation* moves bytes over all groups of the communicator; on links that can bind."""
         # The same ranks under two names have one pattern, unless the name is that of messages or of tiny collectives.
-        key = (name if name in MESSAGES + TINY else id(self._members[name])), operation
+        key = (name if name in MESSAGES + TINY else id(self.members(name))), operation
         if key not in self._patterns:
-            pattern = self._pattern(name, operation, self._members[name])
+            pattern = self._pattern(name, operation, self.members(name))
             healthy = self.bandwidth is self.job.cluster.bandwidth
             self._patterns[key] = _on_links(pattern, self.job.cluster.binding) if healthy else pattern
         return self._patterns[key]
@@ -74,7 +100,7 @@ class Network:
         return {name: self._communicator(name, sorted(ops)) for name, ops in sorted(operations.items())}
 
     def _communicator(self, name: str, operations: list[str]) -> Communicator:
-        members = self._members[name]
+        members = self.members(name)
         groups = np.arange(len(members), dtype=np.int64)
         columns = members.T if name in MESSAGES else members.reshape(1, -1)
         labels = groups if name in MESSAGES else np.repeat(groups, members.shape[1])
@@ -130,24 +156,3 @@ def link_bandwidth(job: Job) -> Floats:
     for link, factor in factors.items():
         bandwidth[job.cluster.find_links(link)] *= factor
     return bandwidth
-
-
-def _members(job: Job, mesh: Mesh) -> dict[str, Ints]:
-    tensor, replicas, pipelines = mesh.groups("tp"), mesh.groups(("cp", "dp")), mesh.groups("pp")
-    after = np.roll(pipelines, -1, axis=1)
-    last = pipelines.shape[1] if job.pipeline.chunks > 1 else pipelines.shape[1] - 1  # chunks wrap around
-    forward = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)
-    backward = forward[:, ::-1]
-    empty = np.zeros((0, 1), np.int64)
-    return {
-        "tp": tensor,
-        "tp-async": tensor,
-        "dp": replicas,
-        "dp-update": replicas,
-        "embedding": pipelines[:, [0, -1]] if pipelines.shape[1] > 1 else empty,
-        "pp-forward": forward if pipelines.shape[1] > 1 else empty,
-        "pp-backward": backward if pipelines.shape[1] > 1 else empty,
-        "pp-forward-reverse": backward if pipelines.shape[1] > 1 else empty,
-        "pp-backward-reverse": forward if pipelines.shape[1] > 1 else empty,
-        "world": np.arange(mesh.ranks, dtype=np.int64).reshape(1, -1),
-    }

@@ -7,7 +7,7 @@ It knows nothing of bytes, links or time; messages are derived from the dependen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -40,12 +40,43 @@ class Slot(NamedTuple):
         return f"{self.work}{self.microbatch}" + (f".{self.chunk}" if self.chunk else "")
 
 
+class Pair(NamedTuple):
+    """A forward and a backward that run at once, as in DualPipe or under Megatron-LM's expert-parallel overlap."""
+
+    forward: Slot
+    backward: Slot
+
+    def __str__(self) -> str:
+        """
+        >>> str(Pair(Slot(Work.F, 3), Slot(Work.B, 1, 1)))
+        'F3&B1.1'
+        """
+        return f"{self.forward}&{self.backward}"
+
+
 class Schedule(Protocol):
-    """Slots of *rank*; ``group`` microbatches go through a chunk together (None: the usual number)."""
+    """Slots of *rank*, in order; two that run at once are a ``Pair``.
+
+    ``group`` microbatches go through a chunk together (None: the usual number); where a schedule cuts sequences
+    (``Traits.sliced``) it is the number of slices, and a slot's ``microbatch`` counts slices.
+    """
 
     def __call__(
         self, rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
-    ) -> Iterable[Slot]: ...
+    ) -> Iterable[Slot | Pair]: ...
 
 
 schedules: Registry[Schedule] = Registry("schedule", __name__)
+
+
+def flat(slots: Iterable[Slot | Pair]) -> Iterator[Slot]:
+    """Every slot on its own, the two of a pair one after the other.
+
+    >>> print(*flat([Slot(Work.F, 0), Pair(Slot(Work.F, 1), Slot(Work.B, 0))]))
+    F0 F1 B0
+    """
+    for slot in slots:
+        if isinstance(slot, Pair):
+            yield from slot
+        else:
+            yield slot

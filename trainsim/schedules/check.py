@@ -49,5 +49,34 @@ def one_chunk(name: str, chunks: int, group: int | None) -> None:
     """The constraint of a schedule without virtual stages."""
     if chunks != 1:
         raise InvalidPlan(f"{name} has one chunk per rank, not {chunks}; chunks: 1 works, or interleaved-1f1b.")
+    no_group(name, group)
+
+
+def two_chunks(name: str, chunks: int, group: int | None) -> None:
+    """The constraint of a schedule that lays two chunks on every rank, in a V or as two replicas."""
+    if chunks != 2:
+        raise InvalidPlan(f"{name} has 2 chunks per rank, not {chunks}; chunks: 2 works.")
+    no_group(name, group)
+
+
+def no_group(name: str, group: int | None) -> None:
+    """The constraint of a schedule whose order does not depend on a group."""
     if group is not None:
-        raise InvalidPlan(f"{name} takes no group of microbatches (got {group}); only interleaved-1f1b does.")
+        raise InvalidPlan(f"{name} takes no group of microbatches (got {group}); interleaved-1f1b does.")
+
+
+def at_least(name: str, ranks: int, microbatches: int, least: int) -> None:
+    """The constraint of a schedule that cannot be filled with fewer than *least* microbatches."""
+    if microbatches < least:
+        raise InvalidPlan(
+            f"{name} on {ranks} stages needs {least} or more microbatches, not {microbatches}; "
+            f"microbatches: {least} works."
+        )
+
+
+def multiple(name: str, what: str, number: int, factor: int) -> None:
+    """The constraint that *number* of *what* is a multiple of *factor*; names the nearest numbers that are."""
+    if number % factor:
+        below, above = number // factor * factor, (number // factor + 1) * factor
+        works = f"{below} or {above}" if below else f"{above}"
+        raise InvalidPlan(f"{name} needs {what} in multiples of {factor}, not {number}; {works} would work.")

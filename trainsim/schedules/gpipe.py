@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.check import constraints, one_chunk
 from trainsim.schedules.sequences import backwards, forwards, paired
+from trainsim.schedules.traits import Traits, described
 
 
 @schedules.register("gpipe", "GPipe", "ScheduleGPipe")
@@ -18,6 +19,9 @@ def gpipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: i
     """
     ahead = forwards(microbatches)
     return paired(ahead, backwards(ahead), warmup=microbatches)
+
+
+described.register("gpipe")(Traits(source="Huang et al., 2019, arXiv 1811.06965; PyTorch ScheduleGPipe"))
 
 
 @constraints.register("gpipe")

@@ -8,6 +8,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.check import constraints
 from trainsim.schedules.sequences import backwards, forwards, paired
+from trainsim.schedules.traits import Traits, described
 
 
 def usual_group(ranks: int, microbatches: int) -> int:
@@ -48,10 +49,25 @@ def interleaved_1f1b(
     return paired(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size)
 
 
+described.register("interleaved-1f1b")(
+    Traits(
+        chunks=None,
+        grouped=True,
+        needs="2 or more chunks",
+        source="Narayanan et al., 2021, arXiv 2104.04473; Megatron-LM, PyTorch ScheduleInterleaved1F1B",
+    )
+)
+
+
 @constraints.register("interleaved-1f1b")
 def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    groups_fit("interleaved-1f1b", ranks, microbatches, chunks, group)
+
+
+def groups_fit(name: str, ranks: int, microbatches: int, chunks: int, group: int | None) -> None:
+    """The constraint of the schedule called *name* if it is interleaved in groups of microbatches."""
     if chunks == 1:
-        raise InvalidPlan("interleaved-1f1b needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b.")
+        raise InvalidPlan(f"{name} needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b.")
     if group is None:
         return
     least = min(ranks, microbatches)
@@ -59,6 +75,6 @@ def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None
         works = [size for size in range(least, microbatches + 1) if _fits(ranks, microbatches, size)]
         listed = ", ".join(map(str, works[:6])) + (", ..." if len(works) > 6 else "")
         raise InvalidPlan(
-            f"interleaved-1f1b cannot cut {microbatches} microbatches into groups of {group} on {ranks} "
+            f"{name} cannot cut {microbatches} microbatches into groups of {group} on {ranks} "
             f"stages: every group, the last one too, needs at least {least}; group: {listed} would work."
         )

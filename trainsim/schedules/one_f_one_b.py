@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.check import constraints, one_chunk
 from trainsim.schedules.sequences import backwards, forwards, paired
+from trainsim.schedules.traits import Traits, described
 
 
 @schedules.register(
@@ -29,6 +30,9 @@ def one_f_one_b(
     """
     ahead = forwards(microbatches)
     return paired(ahead, backwards(ahead), warmup=ranks - 1 - rank)
+
+
+described.register("1f1b")(Traits(source="Narayanan et al., 2021, arXiv 2006.09503; Megatron-LM, PyTorch Schedule1F1B"))
 
 
 @constraints.register("1f1b")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from trainsim.schedules import Slot, Work
+from trainsim.schedules import Pair, Slot, Work
 
 
 def forwards(microbatches: int, chunks: int = 1, group: int | None = None) -> list[Slot]:
@@ -45,3 +45,49 @@ def paired(forward: Sequence[Slot], backward: Sequence[Slot], warmup: int) -> It
         yield forward[warmup + k]
         yield backward[k]
     yield from backward[steady:]
+
+
+def overlapping(forward: Sequence[Slot], backward: Sequence[Slot], warmup: int) -> Iterator[Slot | Pair]:
+    """Like ``paired``, but the forward and the backward of the steady phase run at once.
+
+    >>> ahead = forwards(3)
+    >>> print(*overlapping(ahead, backwards(ahead), warmup=1))
+    F0 F1&B0 F2&B1 B2
+    """
+    warmup = min(warmup, len(forward))
+    yield from forward[:warmup]
+    yield from map(Pair, forward[warmup:], backward)
+    yield from backward[len(forward) - warmup :]
+
+
+def split(slots: Iterable[Slot]) -> Iterator[Slot]:
+    """Every backward as input gradient and weight gradient, one right after the other.
+
+    >>> print(*split([Slot(Work.F, 0), Slot(Work.B, 0)]))
+    F0 I0 W0
+    """
+    for slot in slots:
+        if slot.work is Work.B:
+            yield slot._replace(work=Work.I)
+            yield slot._replace(work=Work.W)
+        else:
+            yield slot
+
+
+def postponed(slots: Iterable[Slot], backwards: int) -> Iterator[Slot]:
+    """Every backward split; the weight gradient comes *backwards* input gradients after its own.
+
+    >>> ahead = forwards(3)
+    >>> print(*postponed(paired(ahead, backwards(ahead), warmup=1), backwards=1))
+    F0 F1 I0 F2 I1 W0 I2 W1 W2
+    """
+    waiting: list[Slot] = []
+    for slot in slots:
+        if slot.work is not Work.B:
+            yield slot
+            continue
+        yield slot._replace(work=Work.I)
+        waiting.append(slot._replace(work=Work.W))
+        if len(waiting) > backwards:
+            yield waiting.pop(0)
+    yield from waiting
