@@ -10,6 +10,7 @@ of that NIC comes along.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def pattern(
         wait = least_latency if algorithm == "auto" else algorithms[name].latency
         latency[groups] = wait(operation, placement)[groups]
         ramps[groups] = algorithms[name].ramp(operation, placement)[groups]
-    rates = link_rates(machine, network_efficiency, bandwidth)
+    rates = Rates(machine, network_efficiency, bandwidth)
     return _pattern(machine, edges, volume, rates, latency=latency, ramps=ramps)
 
 
@@ -61,9 +62,7 @@ def message_pattern(
     constants = machine.constants
     latency = np.where(far, constants["message_network_latency"], constants["message_latency"]) * apart
     edges = Edges(np.arange(len(src)), src, dst, np.ones(len(src)))
-    own = machine.bandwidth if bandwidth is None else bandwidth
-    faster = np.minimum(own * constants["message_network_gain"], np.maximum(own, machine.line_rate))
-    rates = link_rates(machine, efficiency, np.where(machine.is_network, faster, own))
+    rates = Rates(machine, efficiency, bandwidth, constants["message_network_gain"])
     return _pattern(machine, edges, np.ones(len(src)) * apart, rates, latency=latency, ramps=np.zeros(len(src)))
 
 
@@ -97,10 +96,20 @@ def collective_time(
     return pattern(cluster, operation, members, algorithm=algorithm).seconds(0, nbytes)[0]
 
 
-def link_rates(machine: Machine, network_efficiency: float, bandwidth: Floats | None = None) -> Floats:
-    """Bytes/s of every link that one collective reaches."""
-    own = np.asarray(machine.bandwidth if bandwidth is None else bandwidth)
-    return np.where(machine.is_network, own * network_efficiency, own)
+class Rates(NamedTuple):
+    """Bytes/s reached of links: *efficiency* counts on those of the network, so does *gain*, up to the line rate."""
+
+    machine: Machine
+    efficiency: float
+    bandwidth: Floats | None = None
+    gain: float = 1.0
+
+    def of(self, links: Ints) -> Floats:
+        """The rates of some links; those of the whole machine would be many."""
+        own = np.asarray(self.machine.bandwidth if self.bandwidth is None else self.bandwidth)[links]
+        line = np.maximum(own, np.asarray(self.machine.line_rate)[links])
+        network = np.minimum(own * self.gain, line) * self.efficiency
+        return np.where(np.asarray(self.machine.is_network)[links], network, own)
 
 
 def loads(machine: Machine, edges: Edges) -> tuple[Ints, Ints, Floats]:
@@ -154,13 +163,14 @@ def _edges_of(placement: Placement, operation: str, name: str, groups: Ints) -> 
 
 
 def _pattern(
-    machine: Machine, edges: Edges, volume: Floats, rates: Floats, *, latency: Floats, ramps: Floats
+    machine: Machine, edges: Edges, volume: Floats, rates: Rates, *, latency: Floats, ramps: Floats
 ) -> Pattern:
     group, link, load = loads(machine, edges)
+    rate = rates.of(link)
     fastest = np.ones(len(volume))
     if len(group):
         begins = np.flatnonzero(np.diff(group, prepend=-1))
-        fastest[group[begins]] = np.minimum.reduceat(rates[link] / load, begins)
+        fastest[group[begins]] = np.minimum.reduceat(rate / load, begins)
     return Pattern(
         factor=volume,
         bandwidth=fastest,
@@ -168,6 +178,6 @@ def _pattern(
         ramp=ramps,
         use_group=group,
         use_resource=link,
-        use_amount=load * fastest[group] / rates[link],
+        use_amount=load * fastest[group] / rate,
         use_hold=np.zeros(len(group), bool),
     )
