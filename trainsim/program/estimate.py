@@ -15,7 +15,7 @@ from trainsim.model.operations import MemoryBound
 from trainsim.program.blocks import Block
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.sharding import Bucket
+from trainsim.sharding import Bucket, Exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +29,29 @@ class Estimate:
 def estimate(parts: Parts) -> Estimate:
     """Expected seconds of a step of the job behind *parts*, by part: steady, fill and drain, messages, dp, update."""
     job = parts.job
-    m, pp, chunks = job.training.microbatches, job.parallel.pp, job.pipeline.chunks
+    m, chunks = job.training.microbatches, job.pipeline.chunks
     message, blocked = _message(parts)
-    passes = [_rank_pass(parts, parts.of_rank(r), blocked) for r in range(pp)]
-    slowest = max(passes)
+    kinds = _kinds(parts)
+    passes = [(len(ranks), _rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
+    slowest = max(seconds for _, seconds in passes)
+    exchanges = [(ranks[0], parts.exchange(ranks[0])) for ranks in kinds]
     out = {
         "steady": m * slowest,
-        "fill and drain": (sum(passes) - slowest) / chunks,
+        "fill and drain": (sum(count * seconds for count, seconds in passes) - slowest) / chunks,
         "messages": _message_latency(parts, message),
-        "dp": _exposed_dp(parts),
-        "update": _update(parts),
+        "dp": max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
+        "update": _update(parts, kinds),
     }
     return Estimate(seconds=sum(out.values()), parts=out)
+
+
+def _kinds(parts: Parts) -> list[list[int]]:
+    """Pipeline ranks by what they hold: those of one list do the same work (the first rank cuts its own buckets)."""
+    out: dict[object, list[int]] = {}
+    for r in range(parts.job.parallel.pp):
+        held = tuple((s.layers, s.embedding, s.head) for s in parts.of_rank(r))
+        out.setdefault((r == 0, held), []).append(r)
+    return list(out.values())
 
 
 def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> float:
@@ -76,18 +87,13 @@ def _message_latency(parts: Parts, message: float) -> float:
     return message * 2 * (p * chunks - 1)
 
 
-def _exposed_dp(parts: Parts) -> float:
-    """Reductions and gathers that no computation hides, on the rank where they are longest."""
-    network = parts.network
-    if not network.has("dp"):
+def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
+    """Reductions and gathers of a rank that no computation hides."""
+    if not parts.network.has("dp"):
         return 0.0
-    worst = 0.0
-    for r in range(parts.job.parallel.pp):
-        exchange = parts.exchange(r)
-        reduce = _hidden(network_seconds(parts, exchange.reductions), parts, r, "backward", exchange.overlapped)
-        gather = _hidden(network_seconds(parts, exchange.gathers), parts, r, "forward", exchange.gathers_overlapped)
-        worst = max(worst, reduce + gather)
-    return worst
+    reduce = _hidden(network_seconds(parts, exchange.reductions), parts, rank, "backward", exchange.overlapped)
+    gather = _hidden(network_seconds(parts, exchange.gathers), parts, rank, "forward", exchange.gathers_overlapped)
+    return reduce + gather
 
 
 def network_seconds(parts: Parts, chunks: Sequence[Sequence[Bucket]]) -> list[float]:
@@ -104,10 +110,10 @@ def _hidden(seconds: list[float], parts: Parts, rank: int, direction: str, overl
     return max(sum(seconds) - window, seconds[-1])
 
 
-def _update(parts: Parts) -> float:
+def _update(parts: Parts, kinds: list[list[int]]) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job, framework = parts.job, parts.job.framework
-    held = max(sum(parts.gradients(s).total for s in parts.of_rank(r)) for r in range(job.parallel.pp))
+    held = max(sum(parts.gradients(s).total for s in parts.of_rank(ranks[0])) for ranks in kinds)
     shard = parts.exchange(0).shard
     nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
     kernel = parts.blocks.kernel(MemoryBound("optimizer", "elementwise", nbytes), "optimizer")
