@@ -36,6 +36,7 @@ class Pipeline:
     chunks: int
     layout: tuple[int, ...]
     p2p: str = "async"
+    post_validation: bool = False  # nobody waits for the gradient norm: it is checked after the update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,4 +102,5 @@ class Job:
     what_if: tuple[Slow | Delay, ...] = ()
     detail: str = "op"  # op | layer | block
     fold: bool = True
+    steps: int = 1  # back to back
     seed: int = 0

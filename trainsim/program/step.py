@@ -68,12 +68,17 @@ def rank_program(parts: Parts, rank: int) -> Program:
         rank, job.parallel.pp, microbatches=job.training.microbatches, chunks=job.pipeline.chunks
     )
     mine = _Rank(parts=parts, rank=rank, stages=parts.of_rank(rank), order=tuple(order), exchange=parts.exchange(rank))
-    compute, beside = _passes(mine)
-    chains = {"compute": (*compute, Task(_update(mine), 0))}
+    passes, compute, beside = _Passes(mine), [], []
+    for step in range(job.steps):
+        for task, side in passes.step(step):
+            compute.append(task)
+            beside += [side] if side else []
+        compute.append(Task(_update(mine, step), step))
+    chains = {"compute": tuple(compute)}
     if beside:
         chains["tp"] = tuple(beside)
     if mine.reduces:
-        chains["dp"] = tuple(_reductions(mine))
+        chains["dp"] = tuple(task for step in range(job.steps) for task in _reductions(mine, step))
     return Program(chains=chains, stage=rank, parameters=_parameters(mine), memory=_memory(mine))
 
 
@@ -97,72 +102,67 @@ class _Passes:
         self._tasks: dict[tuple[Work, int], tuple[Template, Template | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
 
-    def of(self, k: int, slot: Slot) -> Iterator[tuple[Task, Task | None]]:
-        """(Task of the compute chain, task of the chain beside it) of slot number *k*."""
-        key, cuts = (slot.work, slot.chunk), self._cuts(k, slot)
-        if cuts or key not in self._tasks:
+    def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
+        """(Task of the compute chain, task of the chain beside it) for all of one step, in order."""
+        shift, k = step * self.mine.parts.job.training.microbatches, 0
+        for action in self.mine.order:
+            if isinstance(action, Pair):
+                yield from self._pair(
+                    action, (self._cuts(k, action.forward, step), self._cuts(k + 1, action.backward, step)), shift
+                )
+                k += 2
+            else:
+                yield self._one(action, self._cuts(k, action, step), shift)
+                k += 1
+
+    def _one(self, slot: Slot, cuts: Cuts, shift: int) -> tuple[Task, Task | None]:
+        key = slot.work, slot.chunk
+        made = None if cuts else self._tasks.get(key)
+        if made is None:
             one = self._pass(slot, cuts)
-            side = Template("tp", slot.chunk, one.side) if one.side else None
-            made = template(self.mine.parts, one), side
+            made = template(self.mine.parts, one), Template("tp", slot.chunk, one.side) if one.side else None
             if not cuts:
                 self._tasks[key] = made
-        else:
-            made = self._tasks[key]
-        yield Task(made[0], slot.microbatch), Task(made[1], slot.microbatch) if made[1] else None
+        microbatch = slot.microbatch + shift
+        return Task(made[0], microbatch), Task(made[1], microbatch) if made[1] else None
 
-    def pair(self, k: int, forward: Slot, backward: Slot) -> Iterator[tuple[Task, Task | None]]:
-        """The same of two slots that overlap: numbers *k* and *k* + 1."""
-        cuts = self._cuts(k, forward), self._cuts(k + 1, backward)
-        key = forward.chunk, backward.chunk
-        if any(cuts) or key not in self._pairs:
-            made = turns(self._pass(forward, cuts[0]), self._pass(backward, cuts[1]))
+    def _pair(self, pair: Pair, cuts: tuple[Cuts, Cuts], shift: int) -> Iterator[tuple[Task, Task | None]]:
+        key = pair.forward.chunk, pair.backward.chunk
+        made = None if any(cuts) else self._pairs.get(key)
+        if made is None:
+            made = turns(self._pass(pair.forward, cuts[0]), self._pass(pair.backward, cuts[1]))
             if not any(cuts):
                 self._pairs[key] = made
-        else:
-            made = self._pairs[key]
-        yield from tasks(made, forward.microbatch, backward.microbatch)
+        yield from tasks(made, pair.forward.microbatch + shift, pair.backward.microbatch + shift)
 
     def _pass(self, slot: Slot, cuts: Cuts) -> Pass:
         return PASSES[slot.work.value](self.mine.parts, self.mine.stages[slot.chunk], cuts=cuts)
 
-    def _cuts(self, k: int, slot: Slot) -> Cuts:
+    def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
         if self.mine.firsts.get(slot.chunk) == k:
-            return _gather_waits(self.mine, slot.chunk)
+            return _gather_waits(self.mine, slot.chunk, step)
         if self.mine.lasts.get(slot.chunk) == k:
-            return _reduce_signals(self.mine, slot.chunk)
+            return _reduce_signals(self.mine, slot.chunk, step)
         return {}
 
 
-def _passes(mine: _Rank) -> tuple[list[Task], list[Task]]:
-    """Tasks of the compute chain, and of the chain of overlapped tensor collectives."""
-    passes, compute, beside, k = _Passes(mine), [], [], 0
-    for action in mine.order:
-        pair = isinstance(action, Pair)
-        made = passes.pair(k, *action) if isinstance(action, Pair) else passes.of(k, action)
-        k += 2 if pair else 1
-        for task, side in made:
-            compute.append(task)
-            if side:
-                beside.append(side)
-    return compute, beside
-
-
-def _reduce_signals(mine: _Rank, chunk: int) -> Cuts:
+def _reduce_signals(mine: _Rank, chunk: int, step: int) -> Cuts:
     if not (mine.reduces and mine.exchange.overlapped):
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
-        min(b.after, last): [Signal(f"ready.{stage.index}.{k}", 0)]
+        min(b.after, last): [Signal(f"ready.{stage.index}.{k}", step)]
         for k, b in enumerate(mine.exchange.reductions[chunk])
     }
 
 
-def _gather_waits(mine: _Rank, chunk: int) -> Cuts:
+def _gather_waits(mine: _Rank, chunk: int, step: int) -> Cuts:
     if not (mine.reduces and mine.exchange.gathers_overlapped):
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
-        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", 0)] for k, b in enumerate(mine.exchange.gathers[chunk])
+        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", step)]
+        for k, b in enumerate(mine.exchange.gathers[chunk])
     }
 
 
@@ -170,53 +170,51 @@ def _last_part(stage: Stage) -> int:
     return stage.layers + 1 if stage.embedding else stage.layers
 
 
-def _reductions(mine: _Rank) -> Iterator[Task]:
+def _reductions(mine: _Rank, step: int) -> Iterator[Task]:
     """The chain of data-parallel collectives: gathers before the first use, reductions as they are ready."""
     exchange = mine.exchange
     if exchange.gathers_overlapped:
+        if step:
+            yield Task(Template("updated", 0, (Wait("updated"),)), step)
         for stage in mine.stages:
-            buckets = list(enumerate(exchange.gathers[stage.chunk]))
-            yield _task(
-                "gather",
-                stage,
-                [(k, b, (), (Signal(f"gathered.{stage.index}.{k}", 0),)) for k, b in reversed(buckets)],
-            )
+            buckets = reversed(list(enumerate(exchange.gathers[stage.chunk])))
+            gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
+            yield Task(_collectives("gather", stage, gathers), step)
     if not exchange.overlapped:
         return
     for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
         stage = mine.stages[chunk]
-        ready = [(k, b, (Wait(f"ready.{stage.index}.{k}", 0),), ()) for k, b in enumerate(exchange.reductions[chunk])]
-        yield _task("reduce", stage, ready)
-    yield Task(Template("reduced", 0, (Signal("reduced", 0),)), 0)
+        ready = [(k, b, (Wait(f"ready.{stage.index}.{k}"),), ()) for k, b in enumerate(exchange.reductions[chunk])]
+        yield Task(_collectives("reduce", stage, ready), step)
+    yield Task(Template("reduced", 0, (Signal("reduced"),)), step)
 
 
-def _task(
-    work: str, stage: Stage, steps: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
-) -> Task:
+def _collectives(
+    work: str, stage: Stage, some: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
+) -> Template:
     instructions: list[Instruction] = []
-    for k, bucket, before, after in steps:
+    for k, bucket, before, after in some:
         instructions += [*before, _collective(f"{work} {stage.index}.{k}", "dp", bucket, "dp"), *after]
-    return Task(Template(work, stage.chunk, tuple(instructions)), 0)
+    return Template(work, stage.chunk, tuple(instructions))
 
 
 def _collective(name: str, communicator: str, bucket: Bucket, stream: str) -> Meet:
     return Meet(name, "dp", communicator, bucket.operation, bucket.nbytes, stream=stream)
 
 
-def _update(mine: _Rank) -> Template:
+def _update(mine: _Rank, step: int) -> Template:
     """After the last backward: reductions that are left, tied embeddings, norm, optimizer, gathers, loss."""
     parts, exchange, network = mine.parts, mine.exchange, mine.parts.network
     job, framework = parts.job, parts.job.framework
     out: list[Instruction] = []
     if network.has("dp"):
-        out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced", 0)]
+        out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
     if _shares_embedding(mine):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         out.append(Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp"))
-    if network.has("world") and job.training.loss_scaling:
-        out.append(Meet("overflow check", "other", "world", "all_reduce", SCALAR, stream="dp"))
-    if network.has("world"):
-        out.append(Meet("gradient norm", "other", "world", "all_reduce", SCALAR, stream="dp"))
+    if network.has("world") and not job.pipeline.post_validation:
+        names = ["overflow check", "gradient norm"] if job.training.loss_scaling else ["gradient norm"]
+        out += [Meet(name, "other", "world", "all_reduce", SCALAR, stream="dp") for name in names]
     held, shard = _parameters(mine), exchange.shard
     nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
     out.append(parts.blocks.traffic("optimizer", nbytes, "optimizer"))
@@ -226,6 +224,8 @@ def _update(mine: _Rank) -> Template:
         out.append(Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp"))
     if framework.step_seconds > 0 and not framework.cuda_graph:
         out.append(Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0))
+    if mine.reduces and exchange.gathers_overlapped and step + 1 < job.steps:
+        out.append(Signal("updated", step + 1))
     return Template("update", 0, tuple(out))
 
 
