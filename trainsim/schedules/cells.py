@@ -8,12 +8,14 @@ Two cells that run at once are one cell of their own: ``(0F7;7B3)OVERLAP_F_B``. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from trainsim.errors import InvalidPlan
-from trainsim.schedules import Slot, Work, schedules
+from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.check import check
+from trainsim.schedules.placement import Placement, stage_of
+from trainsim.schedules.traits import traits
 
 _WORKS = {work.value: work for work in Work}
 _CELL = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
@@ -35,29 +37,47 @@ class Cell(NamedTuple):
         return f"{self.stage}{self.work}{self.microbatch}"
 
 
-def schedule(
-    name: str, stages: int, microbatches: int, chunks: int = 1, *, group: int | None = None
-) -> list[list[str]]:
+class Rows(list[list[str]]):
+    """Cells per rank that remember which schedule they are: a list in every other way.
+
+    ``name`` is the schedule's, ``numbers`` are what it was called with.
+    """
+
+    def __init__(self, rows: Iterable[list[str]], name: str, numbers: Mapping[str, int | None]):
+        super().__init__(rows)
+        self.name, self.numbers = name, dict(numbers)
+
+
+def schedule(name: str, stages: int, microbatches: int, chunks: int | None = None, *, group: int | None = None) -> Rows:
     """The order of the schedule called *name* on *stages* ranks: a list of PyTorch's cells per rank.
 
-    With several *chunks* chunk c of rank r is stage ``c * stages + r``. Raises UnknownName and InvalidPlan.
+    Stages are numbered along the pipeline: with several *chunks* (None: as many as the schedule has, or one), chunk c
+    of rank r is stage ``c * stages + r``, or further up where the schedule lays stages in a V. In a two-way pipeline
+    stages from *stages* on are the replicas that go up. ``group``: see ``Schedule``. Raises UnknownName, InvalidPlan.
 
     >>> schedule("1f1b", stages=2, microbatches=2)
     [['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']]
+    >>> schedule("zb-v", stages=1, microbatches=1)
+    [['0F0', '1F0', '1I0', '1W0', '0I0', '0W0']]
     """
+    facts = traits(name)
+    chunks = facts.chunks or 1 if chunks is None else chunks
     check(name, stages, microbatches=microbatches, chunks=chunks, group=group)
-    order = schedules[name]
-    return [
-        [
-            str(_cell(slot, rank, stages))
-            for slot in order(rank, stages, microbatches=microbatches, chunks=chunks, group=group)
-        ]
-        for rank in range(stages)
-    ]
+    numbers = {"microbatches": microbatches, "chunks": chunks, "group": group}
+    rows = (
+        schedules[name](rank, stages, microbatches=microbatches, chunks=chunks, group=group) for rank in range(stages)
+    )
+    texts = ([_text(item, facts.placement, rank, stages) for item in row] for rank, row in enumerate(rows))
+    return Rows(texts, schedules.canonical(name), numbers)
 
 
-def _cell(slot: Slot, rank: int, ranks: int) -> Cell:
-    return Cell(slot.chunk * ranks + rank, slot.work, slot.microbatch)
+def cell_of(slot: Slot, placement: Placement, rank: int, ranks: int) -> Cell:
+    """The cell of *slot* on *rank*."""
+    return Cell(stage_of(placement, rank, slot.chunk, ranks), slot.work, slot.microbatch)
+
+
+def _text(item: Slot | Pair, placement: Placement, rank: int, ranks: int) -> str:
+    return format_cell([cell_of(slot, placement, rank, ranks) for slot in flat((item,))])
 
 
 def parse_cell(text: str) -> tuple[Cell, ...]:

@@ -1,0 +1,112 @@
+"""In which order ranks post blocking messages: the rules of Megatron-LM, and how to find a schedule's own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from trainsim.schedules import Pair, Slot, Work, flat, schedules
+from trainsim.schedules.messages import Exchange, Item, Links, Message, mails
+from trainsim.schedules.placement import Placement, place_of
+from trainsim.schedules.traits import traits
+
+
+def posted(
+    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+) -> list[Item]:
+    """Slots and exchanges of *rank* in the schedule called *schedule*, as its framework posts them.
+
+    A schedule whose framework has no rule of its own for blocking messages uses Megatron-LM's for its kind; for some
+    orders that deadlocks.
+
+    >>> for item in posted("1f1b", 1, 2, microbatches=1): print(item if isinstance(item, Slot) else tuple(map(len, item)))
+    (0, 1)
+    F0
+    B0
+    (1, 0)
+    """
+    order = list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+    name = schedules.canonical(schedule)
+    if name in mails:
+        return list(mails[name](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+    links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=traits(name).placement)
+    return with_messages(order, links)
+
+
+def with_messages(order: Sequence[Slot | Pair], links: Links) -> list[Item]:
+    """*order* with its messages as Megatron-LM posts them, with or without interleaving; empty exchanges left out."""
+    interleaved = links.chunks > 1 and links.placement is Placement.LOOP
+    items = step_by_step(order, links) if interleaved else turn_by_turn(order, links)
+    return [item for item in items if not isinstance(item, Exchange) or item.sends or item.receives]
+
+
+def turn_by_turn(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
+    """Send, then receive; both at once between a forward and a backward (Megatron-LM, pipelining without interleaving)."""
+    before: list[Slot] = []
+    for item in order:
+        now = list(flat((item,)))
+        sends = tuple(m for slot in before for m in links.sends(slot))
+        receives = tuple(m for slot in now for m in links.receives(slot))
+        if {slot.work is Work.F for slot in before} == {slot.work is Work.F for slot in now}:
+            yield Exchange(sends=sends)
+            yield Exchange(receives=receives)
+        else:
+            yield Exchange(sends, receives)
+        yield item
+        before = now
+    yield Exchange(sends=tuple(m for slot in before for m in links.sends(slot)))
+
+
+def step_by_step(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
+    """One exchange after each forward, each backward, or both in the steady phase (Megatron-LM, interleaved).
+
+    It sends what was just computed and receives what the other rank sends at that time: mostly the next input; what
+    comes round from the other end of the pipeline may be for later. Source: Megatron-LM
+    megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving without overlap.
+    """
+    steps = _steps(order)
+    arriving = _arrivals(steps, links)
+    yield Exchange(receives=tuple(arriving.pop(-1, ())))
+    for k, step in enumerate(steps):
+        sends = [m for slot in flat(step) for m in links.sends(slot)]
+        yield from step
+        yield Exchange(tuple(sends), tuple(arriving.pop(k, ())))
+
+
+def _steps(order: Sequence[Slot | Pair]) -> list[list[Slot | Pair]]:
+    """Warm-up forwards one by one, then a forward with the backward after it, then backwards one by one."""
+    steps: list[list[Slot | Pair]] = []
+    steady = False
+    for item in order:
+        works = {slot.work for slot in flat((item,))}
+        backward = bool(works & {Work.B, Work.I, Work.W})
+        alone = steps and all(slot.work is Work.F for slot in flat(steps[-1]))
+        follows = backward and alone and (steady or len(steps) > 0)
+        if Work.W in works and steps:
+            steps[-1].append(item)
+        elif follows:
+            steps[-1].append(item)
+            steady = True
+        else:
+            steps.append([item])
+    return steps
+
+
+def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int, list[Message]]:
+    """Messages to receive by the step after which the rank posts them; -1: before the first."""
+    found: dict[int, list[Message]] = defaultdict(list)
+    step_of = {
+        direction: [k for k, step in enumerate(steps) for slot in flat(step) if (slot.work is Work.F) == direction]
+        for direction in (True, False)
+    }
+    for direction, own in step_of.items():
+        done = [s for step in steps for s in flat(step) if (s.work is Work.F) == direction and s.work is not Work.W]
+        place = {(slot.microbatch, slot.chunk): k for k, slot in enumerate(done)}
+        for k, slot in enumerate(done):
+            for message in links.receives(slot):
+                after = k - 1
+                source, chunk = place_of(links.placement, message.stage, links.ranks)
+                if abs(source - links.rank) > 1 or (links.ranks == 2 and chunk != slot.chunk):
+                    after = min(after, place[message.microbatch, chunk] + links.ranks - 1)
+                found[own[after] if after >= 0 else min(own[0] - 1, own[k] - 1)].append(message)
+    return found

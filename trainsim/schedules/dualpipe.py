@@ -1,0 +1,59 @@
+"""DualPipe: two opposite pipelines whose forwards and backwards overlap (DeepSeek-AI, 2024, arXiv 2412.19437)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.schedules import Pair, Slot, schedules
+from trainsim.schedules.check import at_least, constraints, multiple, two_chunks
+from trainsim.schedules.dual import dual
+from trainsim.schedules.messages import Exchange, Item, Links, mails
+from trainsim.schedules.placement import Placement
+from trainsim.schedules.traits import Traits, described
+
+
+@schedules.register("dualpipe", "DualPipe")
+def dualpipe(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
+) -> Iterator[Slot | Pair]:
+    """Half of the microbatches go down the ranks (chunk 0) and half go up (chunk 1), through replicas of all stages.
+
+    >>> print(*dualpipe(0, 2, microbatches=4))
+    F0 F2 F1 B2 F3&B0 B3 I1 W1
+    """
+    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, Exchange))
+
+
+@mails.register("dualpipe")
+def _posted(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
+) -> Iterator[Item]:
+    upper = rank < ranks // 2
+    half = min(rank, ranks - 1 - rank)
+    links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.TWO_WAY)
+    own, other = (0, 1) if upper else (1, 0)
+    first = {0: 0, 1: microbatches // 2}
+    return dual(
+        links, place=half, places=ranks // 2, microbatches=microbatches // 2, directions=(own, other), first=first
+    )
+
+
+described.register("dualpipe")(
+    Traits(
+        placement=Placement.TWO_WAY,
+        chunks=2,
+        split=True,
+        replicas=2,
+        paired=True,
+        needs="an even number of ranks; an even number of microbatches, 2 per rank or more",
+        source="arXiv 2412.19437; deepseek-ai/DualPipe",
+    )
+)
+
+
+@constraints.register("dualpipe")
+def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    two_chunks("dualpipe", chunks, group)
+    multiple("dualpipe", "stages", ranks, 2)
+    multiple("dualpipe", "microbatches", microbatches, 2)
+    at_least("dualpipe", ranks, microbatches, 2 * ranks)

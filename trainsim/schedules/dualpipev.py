@@ -1,0 +1,50 @@
+"""DualPipeV: DualPipe cut in half, with two chunks per rank in a V instead of replicas (deepseek-ai/DualPipe)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.schedules import Pair, Slot, schedules
+from trainsim.schedules.check import at_least, constraints, two_chunks
+from trainsim.schedules.dual import dual
+from trainsim.schedules.messages import Exchange, Item, Links, mails
+from trainsim.schedules.placement import Placement
+from trainsim.schedules.traits import Traits, described
+
+
+@schedules.register("dualpipev", "DualPipeV", "ScheduleDualPipeV", "dualpipe-v")
+def dualpipev(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
+) -> Iterator[Slot | Pair]:
+    """Forwards of one chunk overlap with backwards of the other; the last rank holds the bottom of the V.
+
+    >>> print(*dualpipev(0, 1, microbatches=2))
+    F0 F0.1 F1 B0.1 F1.1&B0 B1.1 I1 W1
+    """
+    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, Exchange))
+
+
+@mails.register("dualpipev")
+def _posted(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
+) -> Iterator[Item]:
+    links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.V)
+    return dual(links, place=rank, places=ranks, microbatches=microbatches)
+
+
+described.register("dualpipev")(
+    Traits(
+        placement=Placement.V,
+        chunks=2,
+        split=True,
+        paired=True,
+        needs="2 chunks; 2 microbatches per rank or more",
+        source="deepseek-ai/DualPipe; PyTorch ScheduleDualPipeV",
+    )
+)
+
+
+@constraints.register("dualpipev")
+def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    two_chunks("dualpipev", chunks, group)
+    at_least("dualpipev", ranks, microbatches, 2 * ranks)

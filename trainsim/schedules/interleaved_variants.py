@@ -1,0 +1,82 @@
+"""Interleaved 1F1B in other ways: one forward fewer ahead per rank, backwards in two parts, or two passes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.schedules import Pair, Slot, schedules
+from trainsim.schedules.check import constraints
+from trainsim.schedules.interleaved import groups_fit, interleaved_1f1b, usual_group
+from trainsim.schedules.sequences import backwards, forwards, overlapping, paired, split
+from trainsim.schedules.traits import Traits, described
+
+
+@schedules.register("interleaved-1f1b-x1")
+def single_hop(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+) -> Iterator[Slot]:
+    """Interleaved with a warm-up of one forward per following rank, not two: ``ranks - 1`` fewer chunks in flight.
+
+    It idles as little as the other where messages take no time; where they do, it pays for every microbatch.
+
+    >>> print(*single_hop(0, 2, microbatches=2, chunks=2))
+    F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1
+    """
+    size = group or usual_group(ranks, microbatches)
+    ahead = forwards(microbatches, chunks, size)
+    return paired(ahead, backwards(ahead, chunks), warmup=ranks - 1 - rank + (chunks - 1) * size)
+
+
+@schedules.register("interleaved-1f1b-split")
+def split_interleaved(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+) -> Iterator[Slot]:
+    """Interleaved 1F1B whose backwards send the input gradient before they compute the weight gradient.
+
+    >>> print(*split_interleaved(1, 2, microbatches=1, chunks=2))
+    F0 F0.1 I0.1 W0.1 I0 W0
+    """
+    return split(interleaved_1f1b(rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+
+
+@schedules.register("interleaved-1f1b-overlap", "moe-overlap", "overlap_moe_expert_parallel_comm")
+def overlapped(
+    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+) -> Iterator[Slot | Pair]:
+    """Interleaved with one forward more ahead, so that forward and backward run at once and hide communication.
+
+    Megatron-LM's ``overlap_moe_expert_parallel_comm``: all-to-alls of one hide under the compute of the other.
+
+    >>> print(*overlapped(1, 2, microbatches=2, chunks=2))
+    F0 F1 F0.1 F1.1&B0.1 B1.1 B0 B1
+    """
+    size = group or usual_group(ranks, microbatches)
+    ahead = forwards(microbatches, chunks, size)
+    return overlapping(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size + 1)
+
+
+_NEEDS = "2 or more chunks"
+described.register("interleaved-1f1b-x1")(
+    Traits(chunks=None, grouped=True, needs=_NEEDS, source="the order of Megatron-LM with a shorter warm-up")
+)
+described.register("interleaved-1f1b-split")(
+    Traits(chunks=None, grouped=True, split=True, needs=_NEEDS, source="the order of Megatron-LM, B as I and W")
+)
+described.register("interleaved-1f1b-overlap")(
+    Traits(chunks=None, grouped=True, paired=True, needs=_NEEDS, source="Megatron-LM, combined 1F1B")
+)
+
+
+@constraints.register("interleaved-1f1b-x1")
+def _single_hop(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    groups_fit("interleaved-1f1b-x1", ranks, microbatches, chunks, group)
+
+
+@constraints.register("interleaved-1f1b-split")
+def _split(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    groups_fit("interleaved-1f1b-split", ranks, microbatches, chunks, group)
+
+
+@constraints.register("interleaved-1f1b-overlap")
+def _overlap(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    groups_fit("interleaved-1f1b-overlap", ranks, microbatches, chunks, group)

@@ -1,0 +1,42 @@
+"""Llama 3's schedule: interleaved 1F1B with any number of microbatches per group (Dubey et al., 2024, arXiv 2407.21783)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.errors import InvalidPlan
+from trainsim.schedules import Slot, schedules
+from trainsim.schedules.check import constraints
+from trainsim.schedules.sequences import backwards, forwards, paired
+from trainsim.schedules.traits import Traits, described
+
+
+@schedules.register("llama3", "llama-3", "llama3-flexible")
+def llama3(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
+    """``group`` microbatches at a time, whether or not they divide the batch; the last group is what is left.
+
+    From depth first (as many as ranks, the default) to breadth first (all of them).
+
+    >>> print(*llama3(1, 2, microbatches=3, chunks=2, group=2))
+    F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 F2.1 B1 B2.1 B2
+    """
+    size = group or min(ranks, microbatches)
+    ahead = forwards(microbatches, chunks, size)
+    return paired(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size)
+
+
+described.register("llama3")(
+    Traits(chunks=None, grouped=True, needs="2 or more chunks", source="arXiv 2407.21783, section 3.3.2")
+)
+
+
+@constraints.register("llama3")
+def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    if chunks == 1:
+        raise InvalidPlan("llama3 needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b.")
+    least = min(ranks, microbatches)
+    if group is not None and not least <= group <= microbatches:
+        raise InvalidPlan(
+            f"llama3 on {ranks} stages with {microbatches} microbatches cannot take {group} of them at a time; "
+            f"group: {least} to {microbatches} would work."
+        )

@@ -1,0 +1,90 @@
+"""
+Blocking messages: which of them a rank posts together, and where in its order it waits for them.
+
+With asynchronous messages an order is all there is to know. Where a send blocks until the receiver has posted its
+receive, the order in which a framework posts them decides how long ranks wait, and whether they wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from trainsim.registry import Registry
+from trainsim.schedules import Pair, Slot, Work
+from trainsim.schedules.placement import Placement, place_of, stage_of
+
+
+class Message(NamedTuple):
+    """What *stage* sends for a microbatch: its activation to the next stage (F) or its gradient to the one before (B)."""
+
+    work: Work
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Message(Work.B, 2, 7)), str(Message(Work.F, 2, 7))
+        ('gradient 7 of stage 2', 'activation 7 of stage 2')
+        """
+        return f"{'activation' if self.work is Work.F else 'gradient'} {self.microbatch} of stage {self.stage}"
+
+
+class Exchange(NamedTuple):
+    """Messages that a rank posts together; it goes on when all of them have arrived."""
+
+    sends: tuple[Message, ...] = ()
+    receives: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """What the slots of one rank send and receive, given where the stages are; messages within a rank are none."""
+
+    rank: int
+    ranks: int
+    chunks: int
+    placement: Placement = Placement.LOOP
+
+    def stage(self, slot: Slot) -> int:
+        """The stage that *slot* is of."""
+        return stage_of(self.placement, self.rank, slot.chunk, self.ranks)
+
+    def sends(self, slot: Slot) -> tuple[Message, ...]:
+        """What *slot* hands to another rank."""
+        stage = self.stage(slot)
+        if slot.work is Work.W:
+            return ()
+        work, target = (Work.F, stage + 1) if slot.work is Work.F else (Work.B, stage - 1)
+        return (Message(work, stage, slot.microbatch),) if self._elsewhere(stage, target) else ()
+
+    def receives(self, slot: Slot) -> tuple[Message, ...]:
+        """What *slot* needs from another rank."""
+        stage = self.stage(slot)
+        if slot.work is Work.W:
+            return ()
+        work, source = (Work.F, stage - 1) if slot.work is Work.F else (Work.B, stage + 1)
+        return (Message(work, source, slot.microbatch),) if self._elsewhere(source, stage) else ()
+
+    def _elsewhere(self, source: int, target: int) -> bool:
+        """Whether a message goes between these stages: both there, of one chain, on two ranks."""
+        first, last = sorted((source, target))
+        chain = self.ranks if self.placement is Placement.TWO_WAY else self.ranks * self.chunks
+        if first < 0 or first // chain != last // chain or last >= self.ranks * self.chunks:
+            return False
+        return place_of(self.placement, first, self.ranks)[0] != place_of(self.placement, last, self.ranks)[0]
+
+
+Item = Slot | Pair | Exchange
+
+
+class Mail(Protocol):
+    """The order of *rank* with the exchanges in between; parameters as for a schedule."""
+
+    def __call__(
+        self, rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+    ) -> Iterable[Item]: ...
+
+
+mails: Registry[Mail] = Registry("schedule with blocking messages")

@@ -1,0 +1,45 @@
+"""What a schedule is like, beside its order: where stages live, whether backwards are split, what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainsim.registry import Registry
+from trainsim.schedules import schedules
+from trainsim.schedules.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """Facts about one schedule, registered in its own file under its name.
+
+    ``chunks`` is the only number of chunks per rank that works (None: the user's). ``split``: backwards are I and W.
+    ``replicas``: copies of the parameters in the pipeline. ``paired``: some forwards and backwards run at once.
+    ``sliced``: a microbatch is cut along the sequence, and slots count slices (microbatch * slices + slice).
+    ``asynchronous``: weights are updated without a flush. ``grouped``: the order depends on ``group``.
+    ``needs`` says in words what the numbers must fulfil, ``source`` where the order comes from.
+    """
+
+    placement: Placement = Placement.LOOP
+    chunks: int | None = 1
+    split: bool = False
+    replicas: int = 1
+    paired: bool = False
+    sliced: bool = False
+    asynchronous: bool = False
+    grouped: bool = False
+    needs: str = ""
+    source: str = ""
+
+
+described: Registry[Traits] = Registry("schedule with traits")
+
+
+def traits(schedule: str) -> Traits:
+    """Traits of the schedule called *schedule* (a name or an alias). Raises UnknownName.
+
+    >>> traits("1F1B").placement, traits("1f1b").chunks, traits("dualpipe").replicas
+    (<Placement.LOOP: 'loop'>, 1, 2)
+    """
+    name = schedules.canonical(schedule)
+    return described[name] if name in described else Traits()
