@@ -70,7 +70,7 @@ def _message(parts: Parts) -> tuple[float, float]:
     """Seconds of a message alone, and seconds for which its sender waits."""
     if parts.job.parallel.pp == 1:
         return 0.0, 0.0
-    seconds = parts.network.seconds("pp-forward", "message", parts.message_bytes)
+    seconds = parts.network.crowded_seconds("pp-forward", "message", parts.message_bytes)
     framework = parts.job.framework
     return seconds, (seconds + framework.p2p_overhead if framework.p2p_blocking else 0.0)
 
@@ -91,23 +91,44 @@ def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
     """Reductions and gathers of a rank that no computation hides."""
     if not parts.network.has("dp"):
         return 0.0
-    reduce = _hidden(network_seconds(parts, exchange.reductions), parts, rank, "backward", exchange.overlapped)
-    gather = _hidden(network_seconds(parts, exchange.gathers), parts, rank, "forward", exchange.gathers_overlapped)
+    reductions, gathers = (_bucket_seconds(parts, chunks) for chunks in (exchange.reductions, exchange.gathers))
+    reduce, gather = sum(map(sum, reductions)), sum(map(sum, gathers))
+    if exchange.overlapped and reduce:
+        reduce = _late(reductions, _windows(parts, rank, parts.layer.backward_seconds))
+    if exchange.gathers_overlapped and gather:
+        gather = _late(gathers, _windows(parts, rank, parts.layer.forward_seconds))
     return reduce + gather
 
 
-def network_seconds(parts: Parts, chunks: Sequence[Sequence[Bucket]]) -> list[float]:
-    """Seconds of each data-parallel collective alone."""
-    return [parts.network.seconds("dp", b.operation, b.nbytes) for buckets in chunks for b in buckets]
+def _bucket_seconds(parts: Parts, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
+    """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
+    crowded = parts.network.crowded_seconds
+    return [[crowded("dp", b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
-def _hidden(seconds: list[float], parts: Parts, rank: int, direction: str, overlapped: bool) -> float:
-    """What sticks out of the pass of one microbatch: all of it, or the last bucket and what does not fit under it."""
-    if not seconds or not overlapped:
-        return sum(seconds)
-    layer = parts.layer.backward_seconds if direction == "backward" else parts.layer.forward_seconds
-    window = sum(s.layers for s in parts.of_rank(rank)) * layer * (1 - 1 / len(seconds))
-    return max(sum(seconds) - window, seconds[-1])
+def _windows(parts: Parts, rank: int, layer: float) -> list[tuple[float, float]]:
+    """Per chunk: (seconds from its last pass to the end of the step's, seconds of that pass), of *layer* each.
+
+    The passes of an interleaved schedule go through a chunk for as many microbatches as there are ranks.
+    """
+    stages = parts.of_rank(rank)
+    repeats = min(parts.job.parallel.pp, parts.job.training.microbatches) if len(stages) > 1 else 1
+    own = [s.layers * layer for s in stages]
+    return [(repeats * sum(own[:c]), own[c]) for c in range(len(own))]
+
+
+def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, float]]) -> float:
+    """How long after the last pass a queue of collectives is over, which go chunk by chunk, the last chunk first.
+
+    The first bucket of several is ready early in its chunk's pass, the last one at its end. Gathers are the same
+    thing backwards in time.
+    """
+    done = -float("inf")
+    for buckets, (after, own) in reversed(list(zip(chunks, windows, strict=True))):
+        if buckets:
+            first = -after - (own * (1 - 1 / len(buckets)))
+            done = max(max(done, first) + sum(buckets), buckets[-1] - after)
+    return max(0.0, done)
 
 
 def _update(parts: Parts, kinds: list[list[int]]) -> float:

@@ -103,9 +103,9 @@ def _gpu_shares(pattern: Pattern, network: Network, name: str) -> Pattern:
     """NCCL's blocks hold their SMs however slow the network is; every byte on the wire is read and written."""
     cluster, members = network.job.cluster, network.members(name)
     constants, gpu = cluster.constants, cluster.gpu
-    first = np.repeat(members[:, 0], members.shape[1])
-    far = np.any(cluster.crosses_network(first, members.ravel()).reshape(members.shape), axis=1)
-    hold = np.where(far, constants["sm_network"], constants["sm_nvlink"])
+    domains = np.sort(cluster.domain_of(members.ravel()).reshape(members.shape), axis=1)
+    near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
+    hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
     moved = np.minimum(1.0, constants["hbm_passes"] * pattern.bandwidth / gpu.memory_bandwidth)
     group = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1])
     rank, links = members.ravel(), cluster.links

@@ -42,7 +42,7 @@ class Network:
         self.bandwidth = link_bandwidth(job)
         self._members: dict[tuple[str, ...], Ints] = {}
         self._patterns: dict[tuple[str | int, str], Pattern] = {}
-        self._alone: dict[tuple[str, str], Pattern] = {}
+        self._alone: dict[tuple[str, str], tuple[Pattern, float]] = {}
 
     def has(self, name: str) -> bool:
         """Whether the communicator has more than one rank."""
@@ -61,14 +61,36 @@ class Network:
 
     def seconds(self, name: str, operation: str, nbytes: float) -> float:
         """Time of one operation alone on the machine, seconds, as its first group sees it."""
+        return self._first(name, operation)[0].seconds(0, nbytes)[0] if self.has(name) else 0.0
+
+    def crowded_seconds(self, name: str, operation: str, nbytes: float) -> float:
+        """The same when all groups do it at once: those that share the links of a node get a part of them each."""
         if not self.has(name):
             return 0.0
+        pattern, crowd = self._first(name, operation)
+        return pattern.seconds(0, nbytes * crowd)[0]
+
+    def _first(self, name: str, operation: str) -> tuple[Pattern, float]:
+        """The pattern of the first group, and how many times over its tightest link is asked for by its like."""
         key = name, operation
         if key not in self._alone:
-            first = self.mesh.first_group(AXES.get(name, "pp"))[None, :]
-            members = first if name in AXES else self._neighbours(name, first)[:1]
-            self._alone[key] = self._pattern(name, operation, members)
-        return self._alone[key].seconds(0, nbytes)[0]
+            pattern = self._pattern(name, operation, self._near(name))
+            shared = np.bincount(pattern.use_resource, pattern.use_amount)
+            mine = pattern.use_resource[pattern.use_group == 0]
+            self._alone[key] = pattern, max(1.0, float(shared[mine].max(initial=1.0)))
+        return self._alone[key]
+
+    def _near(self, name: str) -> Ints:
+        """The first group of a communicator, and the others that start in the same node."""
+        axes = AXES.get(name, ("pp",))
+        ranks = np.arange(min(self.job.cluster.gpus_per_node, self.mesh.ranks), dtype=np.int64)
+        coordinates = self.mesh.coordinates(ranks)
+        inside = sum(coordinates[axis] * self.mesh.stride(axis) for axis in axes if axis in coordinates)
+        groups = np.unique(ranks - inside)[:, None] + self.mesh.first_group(axes)
+        if name in AXES:
+            return groups
+        pairs = self._neighbours(name, groups)
+        return pairs[np.isin(pairs[:, 0], pairs[0, 0] + ranks)]
 
     def _pipelines(self) -> Ints:
         return self.mesh.groups("pp")

@@ -2,69 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from trainsim.program.instructions import Instruction, Kernel, Program, Send, Signal, Task, Template, Wait
+from trainsim.replay.mail import Step
 from trainsim.replay.order import Cells, Order
+from trainsim.replay.times import Times
 from trainsim.schedules import Work
 from trainsim.schedules.cells import Cell
+from trainsim.schedules.messages import Exchange, Message
 from trainsim.system import Communicator, Ints, Pattern, System
 
 CHAIN = "compute"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Seconds (or any unit) of one chunk's passes, of a message, and of a pair that overlaps (None: the sum)."""
-
-    forward: float
-    input_gradient: float
-    weight_gradient: float
-    p2p: float
-    overlapped: float | None
-
-    def of(self, cells: Cells) -> float:
-        """Time of one cell."""
-        backward = self.input_gradient + self.weight_gradient
-        alone = {
-            Work.F: self.forward,
-            Work.B: backward,
-            Work.I: self.input_gradient,
-            Work.W: self.weight_gradient,
-        }
-        if len(cells) == 2 and self.overlapped is not None:
-            return self.overlapped
-        return sum(alone[cell.work] for cell in cells)
-
-    def scaled(self, scale: float) -> Times:
-        """All times multiplied by *scale*."""
-        return Times(
-            forward=self.forward * scale,
-            input_gradient=self.input_gradient * scale,
-            weight_gradient=self.weight_gradient * scale,
-            p2p=self.p2p * scale,
-            overlapped=None if self.overlapped is None else self.overlapped * scale,
-        )
-
-
-def lower(order: Order, times: Times, iterations: int = 1) -> System:
+def lower(order: Order, times: Times, rows: Sequence[Sequence[Step]] | None = None, iterations: int = 1) -> System:
     """Everything that takes part in *iterations* of *order*, one after the other without a barrier.
 
     Iteration k does microbatches ``k * order.microbatches`` and on. Nothing is shared: there are no resources.
+    *rows* has cells and exchanges where messages block (None: they do not). Every cell and every exchange is one kernel.
     """
-    lowering = _Lowering(order, times)
+    lowering = _Lowering(order, times, blocking=rows is not None)
     programs = tuple(
-        Program(chains={CHAIN: tuple(lowering.tasks(rank, iterations))}, stage=rank) for rank in range(order.ranks)
+        Program(chains={CHAIN: tuple(lowering.tasks(rank, (rows or order.rows)[rank], iterations))}, stage=rank)
+        for rank in range(order.ranks)
     )
     nobody = np.full(order.ranks, -1, np.int64)
     return System(
         programs=programs,
         program_of=np.arange(order.ranks, dtype=np.int64),
         slow=np.ones(order.ranks),
-        communicators={_name(d): _messages(order.ranks, d, times.p2p) for d in sorted(lowering.distances)},
+        communicators={
+            _name(d): _messages(order.ranks, d, 0.0 if rows else times.p2p) for d in sorted(lowering.distances)
+        },
         resources=0,
         sm=nobody,
         hbm=nobody,
@@ -75,17 +47,20 @@ def lower(order: Order, times: Times, iterations: int = 1) -> System:
 class _Lowering:
     """Templates by what is done; ``distances`` collects how far messages go, in ranks."""
 
-    def __init__(self, order: Order, times: Times):
-        self.order, self.times = order, times
+    def __init__(self, order: Order, times: Times, blocking: bool):
+        self.order, self.times, self.blocking = order, times, blocking
         self.distances: set[int] = set()
         self._templates: dict[object, Template] = {}
 
-    def tasks(self, rank: int, iterations: int) -> Iterator[Task]:
+    def tasks(self, rank: int, row: Sequence[Step], iterations: int) -> Iterator[Task]:
         """What *rank* does. A pair is one kernel; what its backward hands on is a task of its own."""
         for k in range(iterations):
             shift = k * self.order.microbatches
-            for cells in self.order.rows[rank]:
-                first, *second = cells
+            for step in row:
+                if isinstance(step, Exchange):
+                    yield Task(self._exchange(rank, step), k)
+                    continue
+                first, *second = step
                 if second:
                     yield Task(self._pair(first, second[0], shift), first.microbatch + shift)
                     yield Task(self._hand_on(second[0]), second[0].microbatch + shift)
@@ -110,22 +85,52 @@ class _Lowering:
             self._templates[key] = Template("hand on", cell.stage, tuple(self._gives(cell)))
         return self._templates[key]
 
+    def _exchange(self, rank: int, exchange: Exchange) -> Template:
+        """Tell every peer that the message is posted, wait until it is posted there, and let it take its time.
+
+        All messages of an exchange start when both sides are there and take equally long: the last one ends it.
+        """
+        key = rank, exchange
+        if key not in self._templates:
+            tells = [self._tell(rank, self._target(m), f"the send of {m}") for m in exchange.sends]
+            tells += [self._tell(rank, self._source(m), f"the receive of {m}") for m in exchange.receives]
+            waits = [Wait(f"the receive of {m}") for m in exchange.sends]
+            waits += [Wait(f"the send of {m}") for m in exchange.receives]
+            took = Kernel("exchange", "pp", self.times.p2p, sm=0.0, stream="pp")
+            self._templates[key] = Template("exchange", rank, (*tells, *waits, took))
+        return self._templates[key]
+
+    def _tell(self, rank: int, peer: int, event: str) -> Instruction:
+        self.distances.add(peer - rank)
+        return Send(event, "pp", _name(peer - rank), 0.0, event)
+
+    def _source(self, message: Message) -> int:
+        return self.order.rank_of[message.stage]
+
+    def _target(self, message: Message) -> int:
+        return self.order.rank_of[message.stage + (1 if message.work is Work.F else -1)]
+
     def _kernel(self, cells: Cells) -> Kernel:
         name = "+".join(f"{cell.stage}{cell.work}" for cell in cells)
         kind = "forward" if cells[0].work is Work.F else "backward"
         return Kernel(name, kind, self.times.of(cells), sm=0.0)
 
     def _needs(self, cell: Cell, microbatch: int | None = None) -> Iterator[Instruction]:
-        if cell.work is Work.F and cell.stage > 0:
+        before, after = self.order.precedes(cell.stage), self.order.follows(cell.stage)
+        if cell.work is Work.F and before is not None and not self._by_exchange(before, cell.stage):
             yield Wait(f"{cell.stage}F", microbatch)
-        if cell.work in (Work.B, Work.I) and cell.stage < self.order.stages - 1:
+        if cell.work in (Work.B, Work.I) and after is not None and not self._by_exchange(after, cell.stage):
             yield Wait(f"{cell.stage}B", microbatch)
 
     def _gives(self, cell: Cell) -> Iterator[Instruction]:
-        if cell.work is Work.F and cell.stage < self.order.stages - 1:
-            yield self._message(cell.stage, cell.stage + 1, f"{cell.stage + 1}F")
-        if cell.work in (Work.B, Work.I) and cell.stage > 0:
-            yield self._message(cell.stage, cell.stage - 1, f"{cell.stage - 1}B")
+        before, after = self.order.precedes(cell.stage), self.order.follows(cell.stage)
+        if cell.work is Work.F and after is not None and not self._by_exchange(cell.stage, after):
+            yield self._message(cell.stage, after, f"{after}F")
+        if cell.work in (Work.B, Work.I) and before is not None and not self._by_exchange(cell.stage, before):
+            yield self._message(cell.stage, before, f"{before}B")
+
+    def _by_exchange(self, source: int, target: int) -> bool:
+        return self.blocking and self.order.rank_of[source] != self.order.rank_of[target]
 
     def _message(self, source: int, target: int, event: str) -> Instruction:
         distance = self.order.rank_of[target] - self.order.rank_of[source]
