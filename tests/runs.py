@@ -29,9 +29,10 @@ class Network:
 def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None) -> Result:
     """The result of a pipeline executed by its definition."""
     trace, programs, program_of = pipeline(shape)
+    kernels = SimpleNamespace(attention=SimpleNamespace(curves={"flash2": {}}, fallback="flash2"))
     cluster = SimpleNamespace(
         ranks=len(program_of),
-        gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True),
+        gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True, kernels=kernels),
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )
     from trainsim.model.transformer import load_model
@@ -39,7 +40,8 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     job = SimpleNamespace(
         name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
         training=SimpleNamespace(
-            sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16"
+            sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
+            attention="flash2",
         ),
     )  # fmt: skip
     parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}

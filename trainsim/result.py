@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from trainsim.simulate import Simulation
     from trainsim.trace import Trace
 
+NEARLY_FULL = 0.85
+"""Part of the memory from which on a run is at risk: what nvidia-smi shows beyond a model's sum (SimuMax, BigScience)."""
 UNEXPLAINED = 0.10
 """A difference between closed form and simulation that is worth a warning."""
 
@@ -153,6 +155,15 @@ class Result:
         out, gpu = list(self.notes), self.job.cluster.gpu
         if not gpu.measured:
             out.append(f"No kernels were measured on {gpu.name}: its constants are derived from the datasheet.")
+        kernel, curves = self.job.training.attention, gpu.kernels.attention
+        if kernel != "eager" and kernel not in curves.curves:
+            known = ", ".join(curves.curves)
+            out.append(f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known.")
+        if NEARLY_FULL < self.memory.fullest.peak / self.memory.capacity <= 1.0:
+            out.append(
+                f"Memory is {self.memory.fullest.peak / self.memory.capacity:.0%} full before the allocator's "
+                "fragmentation, for which 5 to 20 % more has been seen: it may not fit."
+            )
         if not self.memory.fits:
             full, giga = self.memory.fullest, 2.0**30
             out.append(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trainsim.figures import figure as new_figure
 from trainsim.hardware.describe import describe
 from trainsim.hardware.draw_fabric import draw_fabric
 from trainsim.hardware.draw_node import draw_node
@@ -26,10 +27,8 @@ def draw(cluster: Cluster) -> Figure:
     >>> len(draw(load_topology("dgx_a100", nodes=2)).axes)
     2
     """
-    from matplotlib.figure import Figure
-
     fabric = cluster.has_network
-    figure = Figure(figsize=(14, 9 if fabric else 6), layout="constrained")
+    figure = new_figure(figsize=(14, 9 if fabric else 6), layout="constrained")
     if fabric:
         tall = 1.1 if cluster.fabric.pods else 0.9
         above, below = figure.subplots(2, 1, height_ratios=[tall, 1.25])

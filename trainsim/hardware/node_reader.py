@@ -183,9 +183,16 @@ def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tup
 
 def _layout(section: Section, counts: dict[str, int]) -> tuple[tuple[str, float, float], ...]:
     """Places of devices in pictures, ``gpu0: [x, y]``, in units of a GPU's room from the first GPU's usual place."""
-    layout = section.section("layout", [f"{kind}{i}" for kind, n in counts.items() for i in range(n)])
+    there = {f"{kind}{i}" for kind, n in counts.items() for i in range(n)}
+    written = section.data.get("layout", {})
+    gone: set[str] = set()  # a scenario that asks for fewer devices leaves the places of the others empty
+    if section.document.overridden and isinstance(written, dict):
+        gone = {str(name) for name in written if kind_of(str(name)) in counts} - there
+    layout = section.section("layout", [*sorted(there), *sorted(gone)])
     places = []
     for name, at in layout.data.items():
+        if name in gone:
+            continue
         if not isinstance(at, list) or len(at) != 2 or not all(isinstance(v, int | float) for v in at):
             raise layout.fail(name, f"expected a place [x, y], found {at!r}")
         places.append((str(name), float(at[0]), float(at[1])))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trainsim.errors import InvalidPlan
+from trainsim.figures import figure as new_figure
 from trainsim.report import glyphs
 from trainsim.report.scene import GAP, PIXELS, Boxes, Note, Scene, Stage, actors, scene
 from trainsim.report.style import CRITICAL, LOOKS, seconds
@@ -62,13 +63,11 @@ def gantt(result: Result, ranks: Sequence[int], *, window: tuple[float, float] |
 
     Raises InvalidPlan for a window that is empty or outside the step.
     """
-    from matplotlib.figure import Figure
-
     stages = actors(result, ranks)
     parts = _windows(result, stages, window)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
     layout = _layout(scenes, len(stages))
-    figure = Figure(figsize=(WIDTH, layout.height), dpi=110, facecolor="white")
+    figure = new_figure(figsize=(WIDTH, layout.height), dpi=110, facecolor="white")
     top = layout.height - HEAD
     if layout.strip:
         axes = _axes(figure, top - layout.strip, layout.strip, layout.height)

@@ -35,7 +35,7 @@ NotNegative = Annotated[int, Field(ge=0, le=1 << 27)]
 Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
 Seconds = Annotated[float, BeforeValidator(parse_time)]
 Factor = Annotated[float, Field(gt=0, le=1e6)]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
 Device = Literal["none", "cpu", "nvme"]
 
 
@@ -186,7 +186,7 @@ class TrainingSpec(Section):
     optimizer: Literal["adam", "adamw", "sgd", "adafactor", "adam8bit"] = "adam"
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
-    attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn"] | None = None
+    attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers"] | None = None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from trainsim.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, bucket_size, buckets, strategies
 
-PARAMETER_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
+PARAMETER_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "nvfp4": 2}
 
 
 @strategies.register("zero1")

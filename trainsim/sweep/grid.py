@@ -90,7 +90,7 @@ def _bar(total: int, wanted: bool | None) -> Iterator[Callable[[], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    shown = console.is_terminal or console.is_jupyter if wanted is None else wanted
+    shown = console.is_terminal if wanted is None else wanted
     columns = (TextColumn("sweep"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not shown) as progress:
         task = progress.add_task("sweep", total=total)
