@@ -22,7 +22,7 @@ def lower(order: Order, times: Times, rows: Sequence[Sequence[Step]] | None = No
     """Everything that takes part in *iterations* of *order*, one after the other without a barrier.
 
     Iteration k does microbatches ``k * order.microbatches`` and on. Nothing is shared: there are no resources.
-    *rows* has cells and exchanges where messages block (None: they do not). Every cell and every exchange is one kernel.
+    *rows* has cells and exchanges where messages block (None: they do not). Every cell and exchange is one kernel.
     """
     lowering = _Lowering(order, times, blocking=rows is not None)
     programs = tuple(

@@ -19,11 +19,8 @@ def posted(
     A schedule whose framework has no rule of its own for blocking messages uses Megatron-LM's for its kind; for some
     orders that deadlocks.
 
-    >>> for item in posted("1f1b", 1, 2, microbatches=1): print(item if isinstance(item, Slot) else tuple(map(len, item)))
-    (0, 1)
-    F0
-    B0
-    (1, 0)
+    >>> [item if isinstance(item, Exchange) else str(item) for item in posted("1f1b", 1, 2, microbatches=1)][:2]
+    [Exchange(sends=(), receives=(Message(work=<Work.F: 'F'>, stage=0, microbatch=0),)), 'F0']
     """
     order = list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
     name = schedules.canonical(schedule)
@@ -41,7 +38,7 @@ def with_messages(order: Sequence[Slot | Pair], links: Links) -> list[Item]:
 
 
 def turn_by_turn(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
-    """Send, then receive; both at once between a forward and a backward (Megatron-LM, pipelining without interleaving)."""
+    """Send, then receive; both at once between a forward and a backward (Megatron-LM without interleaving)."""
     before: list[Slot] = []
     for item in order:
         now = list(flat((item,)))
@@ -64,29 +61,40 @@ def step_by_step(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
     comes round from the other end of the pipeline may be for later. Source: Megatron-LM
     megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving without overlap.
     """
-    steps = _steps(order)
+    ahead = _all_ahead(order, links)
+    steps = _steps(order, paired=not ahead)
     arriving = _arrivals(steps, links)
-    yield Exchange(receives=tuple(arriving.pop(-1, ())))
+    yield Exchange(receives=tuple(arriving[-1]))
     for k, step in enumerate(steps):
-        sends = [m for slot in flat(step) for m in links.sends(slot)]
         yield from step
-        yield Exchange(tuple(sends), tuple(arriving.pop(k, ())))
+        sends = tuple(m for slot in flat(step) for m in links.sends(slot))
+        turns = ahead and k + 1 < len(steps) and _is_forward(step[0]) and not _is_forward(steps[k + 1][0])
+        if turns:  # the first gradient is asked for on its own
+            yield Exchange(sends=sends)
+            yield Exchange(receives=tuple(arriving[k]))
+        else:
+            yield Exchange(sends, tuple(arriving[k]))
 
 
-def _steps(order: Sequence[Slot | Pair]) -> list[list[Slot | Pair]]:
-    """Warm-up forwards one by one, then a forward with the backward after it, then backwards one by one."""
+def _is_forward(item: Slot | Pair) -> bool:
+    return all(slot.work is Work.F for slot in flat((item,)))
+
+
+def _all_ahead(order: Sequence[Slot | Pair], links: Links) -> bool:
+    """Whether all forwards are warm-up: no backward is paired with the last of them."""
+    slots = list(flat(order))
+    total = sum(slot.work is Work.F for slot in slots)
+    group = next((k for k, slot in enumerate(slots) if slot.work is not Work.F or slot.chunk > 0), total)
+    return 2 * (links.ranks - 1 - links.rank) + (links.chunks - 1) * group >= total
+
+
+def _steps(order: Sequence[Slot | Pair], paired: bool) -> list[list[Slot | Pair]]:
+    """Warm-up forwards one by one, then (*paired*) forwards with the backward after them, then backwards one by one."""
     steps: list[list[Slot | Pair]] = []
-    steady = False
     for item in order:
-        works = {slot.work for slot in flat((item,))}
-        backward = bool(works & {Work.B, Work.I, Work.W})
-        alone = steps and all(slot.work is Work.F for slot in flat(steps[-1]))
-        follows = backward and alone and (steady or len(steps) > 0)
-        if Work.W in works and steps:
+        weight = isinstance(item, Slot) and item.work is Work.W
+        if steps and (weight or (paired and not _is_forward(item) and all(map(_is_forward, steps[-1])))):
             steps[-1].append(item)
-        elif follows:
-            steps[-1].append(item)
-            steady = True
         else:
             steps.append([item])
     return steps

@@ -65,9 +65,7 @@ def _microbatch(step: int, rank: int, ranks: int) -> tuple[bool, int]:
 
 
 @mails.register("deepspeed")
-def _posted(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
-) -> Iterator[Item]:
+def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Item]:
     """Passes and messages; each message blocks on its own."""
     links = Links(rank=rank, ranks=ranks, chunks=1)
     for step in instructions(rank, ranks, microbatches=microbatches):

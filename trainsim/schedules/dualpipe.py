@@ -19,15 +19,13 @@ def dualpipe(
     """Half of the microbatches go down the ranks (chunk 0) and half go up (chunk 1), through replicas of all stages.
 
     >>> print(*dualpipe(0, 2, microbatches=4))
-    F0 F2 F1 B2 F3&B0 B3 I1 W1
+    F0 F2.1 F1 B2.1 F3.1&B0 B3.1 I1 W1
     """
     return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, Exchange))
 
 
 @mails.register("dualpipe")
-def _posted(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
-) -> Iterator[Item]:
+def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
     upper = rank < ranks // 2
     half = min(rank, ranks - 1 - rank)
     links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.TWO_WAY)

@@ -25,9 +25,7 @@ def dualpipev(
 
 
 @mails.register("dualpipev")
-def _posted(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
-) -> Iterator[Item]:
+def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
     links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.V)
     return dual(links, place=rank, places=ranks, microbatches=microbatches)
 

@@ -12,7 +12,8 @@ from trainsim.schedules.traits import Traits, described
 
 
 @schedules.register(
-    "interleaved-zb", "InterleavedZeroBubble", "ScheduleInterleavedZeroBubble", "interleaved_zb", "interleaved-zero-bubble"
+    "interleaved-zb", "InterleavedZeroBubble", "ScheduleInterleavedZeroBubble", "interleaved_zb",
+    "interleaved-zero-bubble",
 )  # fmt: skip
 def interleaved_zb(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None

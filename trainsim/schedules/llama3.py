@@ -1,4 +1,4 @@
-"""Llama 3's schedule: interleaved 1F1B with any number of microbatches per group (Dubey et al., 2024, arXiv 2407.21783)."""
+"""Llama 3's interleaved 1F1B, with any number of microbatches per group (Dubey et al., 2024, arXiv 2407.21783)."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ def looped_bfs(
 
 
 @schedules.register("looped-bfs-ascending")
-def ascending(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
-) -> Iterator[Slot]:
+def ascending(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """The same with backwards from the first microbatch to the last.
 
     >>> print(*ascending(0, 2, microbatches=2, chunks=2))

@@ -17,7 +17,7 @@ from trainsim.schedules.placement import Placement, place_of, stage_of
 
 
 class Message(NamedTuple):
-    """What *stage* sends for a microbatch: its activation to the next stage (F) or its gradient to the one before (B)."""
+    """What *stage* sends for a microbatch: its activation to the next stage (F), or its gradient back (B)."""
 
     work: Work
     stage: int

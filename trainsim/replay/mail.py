@@ -1,0 +1,88 @@
+"""Which exchanges an order needs where messages block, and that they bring every input before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trainsim.errors import InvalidPlan
+from trainsim.replay.order import Cells, Order
+from trainsim.schedules import Pair, Slot
+from trainsim.schedules.blocking import posted, with_messages
+from trainsim.schedules.cells import Rows, cell_of, schedule
+from trainsim.schedules.messages import Exchange, Item, Links, mails
+from trainsim.schedules.placement import Placement
+
+Step = Cells | Exchange
+KNOWN = {Placement.TWO_WAY: "dualpipe", Placement.V: "dualpipev"}
+"""Schedules with overlapped pairs whose order of messages is known, by placement."""
+
+
+def with_exchanges(order: Order, given: Iterable[Iterable[str]], rule: str) -> tuple[tuple[Step, ...], ...]:
+    """Cells and exchanges of every rank, as the framework posts them that the order is from.
+
+    *given* may be ``Rows`` that remember their schedule; otherwise an order of DualPipe or DualPipeV is recognised, and
+    any other has its messages as Megatron-LM posts them. *rule* is "blocking", or the name of a schedule with an order
+    of messages of its own. Raises InvalidPlan where stages are not laid out in a usual way.
+    """
+    placement = order.placement
+    if placement is None:
+        raise InvalidPlan("blocking messages need stages laid over the ranks in a loop, a V, a wave or both ways")
+    name = _schedule_of(order, given, rule, placement)
+    numbers: Mapping[str, int | None] = {"microbatches": order.microbatches, "chunks": order.chunks}
+    if isinstance(given, Rows) and given.name == name:
+        numbers = given.numbers
+    rows = []
+    for rank in range(order.ranks):
+        links = Links(rank=rank, ranks=order.ranks, chunks=order.chunks, placement=placement)
+        if name:
+            items = posted(name, rank, order.ranks, **numbers)  # type: ignore[arg-type]
+        else:
+            items = with_messages([_slots(cells, order.ranks) for cells in order.rows[rank]], links)
+        rows.append(tuple(_step(item, placement, links) for item in items))
+        _received_in_time(rows[-1], links)
+    return tuple(rows)
+
+
+def _schedule_of(order: Order, given: Iterable[Iterable[str]], rule: str, placement: Placement) -> str | None:
+    """The schedule whose own order of messages holds; None: the usual one."""
+    texts = [list(row) for row in order.texts]
+    if rule != "blocking":
+        if texts != schedule(rule, order.ranks, order.microbatches, order.chunks):
+            raise InvalidPlan(f'p2p_mode={rule!r} is for the order of {rule}; this is another, use "blocking"')
+        return rule
+    if isinstance(given, Rows) and given.name in mails and texts == given:
+        return given.name
+    known = KNOWN.get(placement)
+    if known and any(len(cells) == 2 for row in order.rows for cells in row):
+        try:
+            return known if texts == schedule(known, order.ranks, order.microbatches) else None
+        except InvalidPlan:
+            return None
+    return None
+
+
+def _slots(cells: Cells, ranks: int) -> Slot | Pair:
+    slots = [Slot(cell.work, cell.microbatch, cell.stage // ranks) for cell in cells]
+    return Pair(*slots) if len(slots) == 2 else slots[0]
+
+
+def _step(item: Item, placement: Placement, links: Links) -> Step:
+    if isinstance(item, Exchange):
+        return item
+    slots = item if isinstance(item, Pair) else (item,)
+    return tuple(cell_of(slot, placement, links.rank, links.ranks) for slot in slots)
+
+
+def _received_in_time(row: Iterable[Step], links: Links) -> None:
+    arrived = set()
+    for step in row:
+        if isinstance(step, Exchange):
+            arrived.update(step.receives)
+            continue
+        for cell in step:
+            for message in links.receives(Slot(cell.work, cell.microbatch, cell.stage // links.ranks)):
+                if message not in arrived:
+                    raise InvalidPlan(
+                        f"no rule for blocking messages brings the {message} to rank {links.rank} before {cell} "
+                        'needs it; p2p_mode="async" carries out any order'
+                    )
