@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.schema import ModelSpec, ScenarioSpec
 from trainsim.schedules import schedules
+from trainsim.schedules.traits import traits
 from trainsim.sharding import strategies
 
+MOST_STEPS = 64
 OPTIMIZERS = ("adam", "adamw")
 # fmt: off
 SCHEDULES = (
@@ -30,8 +32,8 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
         for name in ("jitter", "fail"):
             if name in entry.model_fields_set:
                 yield Fault(f"what_if.{k}.{name}", f"{name} is not simulated yet; slow and delay are")
-    if spec.simulation.steps > 1:
-        yield Fault("simulation.steps", "one step is simulated; every step is like it, so multiply its time")
+    if spec.simulation.steps > MOST_STEPS:
+        yield Fault("simulation.steps", f"more than {MOST_STEPS} steps tell nothing new; the period is the same")
 
 
 def _model(spec: ScenarioSpec) -> Iterator[Fault]:
@@ -55,6 +57,10 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
     schedule = spec.pipeline.schedule or ""
     if schedule in SCHEDULES and schedule not in schedules:
         yield Fault("pipeline.schedule", f"not simulated yet; {', '.join(schedules)} are")
+    if schedule in schedules and (shape := traits(schedule)) and (shape.sliced or shape.asynchronous):
+        what = "cuts sequences into slices" if shape.sliced else "updates weights without a flush"
+        message = f"{schedule} {what}, which is simulated in ts.replay only, not on real layers"
+        yield Fault("pipeline.schedule", message)
     if schedule.endswith(".csv"):
         yield Fault("pipeline.schedule", f"schedules from files are not built yet; {', '.join(schedules)} are")
     if spec.pipeline.p2p == "blocking":

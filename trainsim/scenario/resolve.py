@@ -20,6 +20,7 @@ from trainsim.scenario.training import USUAL_SEQUENCE, resolve_training
 from trainsim.scenario.written import shorten_layout, written_out
 from trainsim.schedules import schedules
 from trainsim.schedules.check import check
+from trainsim.schedules.traits import traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ def resolve(context: Context) -> Resolved:
         what_if=perturbations(context, cluster),
         detail=spec.simulation.detail,
         fold=spec.simulation.fold,
+        steps=spec.simulation.steps,
         seed=spec.simulation.seed,
     )
     if job.padded_vocab != model.vocab:
@@ -112,16 +114,26 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
         context.derived("pipeline.schedule", name, f"chunks {spec.chunks}")
     with context.at("pipeline.schedule"):
         name = schedules.canonical(name)
+    shape, chunks = traits(name), spec.chunks
+    if shape.chunks is not None and "chunks" not in spec.model_fields_set and shape.chunks != chunks:
+        chunks = shape.chunks
+        context.derived("pipeline.chunks", chunks, f"as {name} needs")
     with context.at("pipeline"):
-        check(name, parallel.pp, microbatches=training.microbatches, chunks=spec.chunks)
-    stages = _layout(context, model, parallel)
+        check(name, parallel.pp, microbatches=training.microbatches, chunks=chunks)
+    stages = _layout(context, model, parallel.pp, chunks // shape.replicas)
     context.require(checks.recomputed_layers(layers=training.recompute_layers, layout=stages))
-    return Pipeline(schedule=name, chunks=spec.chunks, layout=stages)
+    return Pipeline(
+        schedule=name,
+        chunks=chunks,
+        layout=stages,
+        p2p=spec.p2p or "async",
+        post_validation=spec.post_validation,
+    )
 
 
-def _layout(context: Context, model: Transformer, parallel: Parallel) -> tuple[int, ...]:
+def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple[int, ...]:
     spec = context.spec.pipeline
-    sizes: dict[str, int] = {"layers": model.layers, "pp": parallel.pp, "chunks": spec.chunks}
+    sizes: dict[str, int] = {"layers": model.layers, "pp": pp, "chunks": chunks}
     if spec.layout is None:
         found = layout.derive(**sizes)
         if isinstance(found, checks.Fault):

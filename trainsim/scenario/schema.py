@@ -138,6 +138,7 @@ class PipelineSpec(Section):
     chunks: Degree = 1
     layout: Layout | None = None
     p2p: Literal["async", "blocking"] | None = None
+    post_validation: bool = False
 
 
 class OffloadSpec(Section):
