@@ -29,7 +29,7 @@ class Estimate:
 def estimate(parts: Parts) -> Estimate:
     """Expected seconds of a step of the job behind *parts*, by part: steady, fill and drain, messages, dp, update."""
     job = parts.job
-    m, chunks = job.training.microbatches, job.pipeline.chunks
+    m, chunks = job.training.microbatches / parts.network.replicas, job.pipeline.chunks
     message, blocked = _message(parts)
     kinds = _kinds(parts)
     passes = [(len(ranks), _rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]

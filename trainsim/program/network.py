@@ -13,6 +13,7 @@ import numpy as np
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
+from trainsim.schedules.traits import traits
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
 MESSAGES = ("pp-forward", "pp-backward", "pp-forward-reverse", "pp-backward-reverse")
@@ -24,6 +25,8 @@ AXES: dict[str, tuple[str, ...]] = {
     "world": ("tp", "cp", "dp", "pp"),
 }
 """Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
+REPLICATED = ("dp", "dp-update")
+"""Collectives over all that hold the same parameters."""
 TINY = ("world",)  # carries a few bytes: only its latency counts
 
 
@@ -39,6 +42,7 @@ class Network:
     def __init__(self, job: Job):
         self.job = job
         self.mesh = mesh_of(job)
+        self.replicas = traits(job.pipeline.schedule).replicas
         self.bandwidth = link_bandwidth(job)
         self._members: dict[tuple[str, ...], Ints] = {}
         self._patterns: dict[tuple[str | int, str], Pattern] = {}
@@ -50,13 +54,20 @@ class Network:
 
     def size(self, name: str) -> int:
         """Ranks per group; 1 when nobody else is there."""
-        return prod(self.mesh.size(axis) for axis in AXES[name]) if name in AXES else min(2, self.mesh.size("pp"))
+        if name not in AXES:
+            return min(2, self.mesh.size("pp"))
+        return prod(self.mesh.size(axis) for axis in AXES[name]) * (self.replicas if name in REPLICATED else 1)
 
     def members(self, name: str) -> Ints:
         """Ranks of each group [groups, size]; of a message: sender and receiver."""
         key = AXES.get(name, (name,))
         if key not in self._members:
-            self._members[key] = self.mesh.groups(key) if name in AXES else self._neighbours(name, self._pipelines())
+            if name in REPLICATED:
+                self._members[key] = self._replicated(self.mesh.groups(key))
+            elif name in AXES:
+                self._members[key] = self.mesh.groups(key)
+            else:
+                self._members[key] = self._neighbours(name, self.mesh.groups("pp"))
         return self._members[key]
 
     def seconds(self, name: str, operation: str, nbytes: float) -> float:
@@ -87,13 +98,20 @@ class Network:
         coordinates = self.mesh.coordinates(ranks)
         inside = sum(coordinates[axis] * self.mesh.stride(axis) for axis in axes if axis in coordinates)
         groups = np.unique(ranks - inside)[:, None] + self.mesh.first_group(axes)
+        if name in REPLICATED:
+            return self._replicated(groups)
         if name in AXES:
             return groups
         pairs = self._neighbours(name, groups)
         return pairs[np.isin(pairs[:, 0], pairs[0, 0] + ranks)]
 
-    def _pipelines(self) -> Ints:
-        return self.mesh.groups("pp")
+    def _replicated(self, groups: Ints) -> Ints:
+        """Groups of replicas; in a two-way pipeline a rank and its mirror image hold the same stages."""
+        if self.replicas == 1:
+            return groups
+        stage, stages = self.mesh.coordinates(groups[:, 0])["pp"], self.mesh.size("pp")
+        mirror = groups + ((stages - 1 - 2 * stage) * self.mesh.stride("pp"))[:, None]
+        return np.sort(np.concatenate([groups, mirror], axis=1), axis=1)[2 * stage < stages]
 
     def _neighbours(self, name: str, pipelines: Ints) -> Ints:
         """Pairs of pipeline ranks: the ends (tied embeddings), or sender and receiver of messages."""

@@ -4,7 +4,7 @@ A job worked out once: its network, its virtual stages and the blocks that they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainsim.job import Job
 from trainsim.model.layers import (
@@ -70,9 +70,17 @@ class Parts:
         )
 
     def exchange(self, rank: int) -> Exchange:
-        """What pipeline rank *rank* sends for data parallelism."""
-        strategy = strategies[self.job.sharding.strategy]
-        return strategy(self.job, rank, [self.gradients(s) for s in self.of_rank(rank)])
+        """What pipeline rank *rank* sends for data parallelism.
+
+        In a two-way pipeline it is also with the rank that holds the same stages, when all passes are over.
+        """
+        job, replicas = self.job, self.network.replicas
+        chunks = [self.gradients(s) for s in self.of_rank(rank)]
+        strategy = strategies[job.sharding.strategy]
+        if replicas == 1:
+            return strategy(job, rank, chunks)
+        exchange = strategy(replace(job, sharding=replace(job.sharding, overlap=False)), rank, chunks)
+        return replace(exchange, shard=exchange.shard * replicas if exchange.gathers else 1)
 
     @property
     def cut_messages(self) -> bool:

@@ -220,7 +220,7 @@ def _update(mine: _Rank, step: int) -> Template:
     out.append(parts.blocks.traffic("optimizer", nbytes, "optimizer"))
     if network.has("dp") and exchange.gathers and not exchange.gathers_overlapped:
         out += _exposed(mine, "gather")
-    if network.has("dp") and mine.stages[-1].head:
+    if network.has("dp") and any(s.head for s in mine.stages):
         out.append(Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp"))
     if framework.step_seconds > 0 and not framework.cuda_graph:
         out.append(Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0))
@@ -234,8 +234,8 @@ def _exposed(mine: _Rank, work: str) -> list[Instruction]:
     chunks = mine.exchange.reductions if work == "reduce" else mine.exchange.gathers
     return [
         _collective(f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket, "dp")
-        for c, some in enumerate(chunks)
-        for k, bucket in enumerate(some)
+        for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first)
+        for k, bucket in enumerate(chunks[c])
     ]
 
 
