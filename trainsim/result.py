@@ -16,9 +16,10 @@ from trainsim.analysis.expectation import Expectation, expectation
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import MemoryUse, memory
+from trainsim.analysis.period import first_steps, period
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
-from trainsim.errors import InvalidPlan, NotBuilt
+from trainsim.errors import InvalidPlan
 from trainsim.job import Delay, Job, Slow
 from trainsim.serial import result_dict
 
@@ -37,7 +38,8 @@ UNEXPLAINED = 0.10
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
-    """A simulated step. Every number is worked out when it is first asked for, from the trace.
+    """A simulated step, or several back to back. Every number is worked out when it is first asked for, from the
+    trace; all but ``duration``, ``trace`` and memory over time are of one step.
 
     ``scenario`` is the resolved scenario as plain data. Times in seconds, memory in bytes, speeds in FLOP/s.
     """
@@ -73,9 +75,25 @@ class Result:
         """Exposed seconds of each class of ranks."""
         return ledger(self.lanes)
 
+    @property
+    def steps(self) -> int:
+        """How many steps were run back to back."""
+        return self.lanes.steps
+
+    @property
+    def duration(self) -> float:
+        """Seconds that all steps took together."""
+        return self.lanes.duration
+
     @cached_property
     def step_time(self) -> float:
+        """Seconds of a step: of several, their mean, the first and the last included."""
         return self.lanes.step
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from the end of a step to that of the next when several run back to back; None for a single one."""
+        return period(self.lanes)
 
     @cached_property
     def throughput(self) -> Throughput:
@@ -207,12 +225,16 @@ class Result:
         window: tuple[float, float] | None = None,
         steps: int | None = None,
     ) -> Figure:
-        """The step as a matplotlib figure: a lane per rank and stream. *window* in seconds zooms in."""
+        """A matplotlib figure with a lane per rank and stream: of all steps, or of the first *steps*. *window* in
+        seconds zooms in."""
         from trainsim.report.gantt import gantt
 
-        if steps not in (None, 1):
-            raise NotBuilt(f"steps={steps}: this version simulates one step; leave steps out")
-        return gantt(self, self.ranks(ranks), window=window)
+        if steps is not None and not 1 <= steps <= self.steps:
+            raise InvalidPlan(
+                f"steps={steps}: {self.steps} {'was' if self.steps == 1 else 'were'} simulated; "
+                f"simulation.steps: {max(steps, 1)} simulates more"
+            )
+        return gantt(self, self.ranks(ranks), window=window or first_steps(self.lanes, steps))
 
     def timeline(self, ranks: Sequence[int] | None = None) -> DataFrame:
         """Every span: rank, stream, name, kind, microbatch, layer, start, end (seconds)."""

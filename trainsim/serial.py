@@ -17,6 +17,8 @@ def result_dict(result: Result) -> dict[str, Any]:
     return {
         "scenario": dict(result.scenario),
         "step_time_s": result.step_time,
+        "steps": result.steps,
+        "period_s": result.period,
         "tokens_per_s": speed.tokens_per_s,
         "tokens_per_s_per_gpu": speed.tokens_per_s_per_gpu,
         "samples_per_s": speed.samples_per_s,
@@ -24,7 +26,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         "hardware_flops_per_gpu": speed.hardware_flops_per_gpu,
         "mfu": speed.mfu,
         "hfu": speed.hfu,
-        "bubble": {**asdict(result.bubble), "per_stage": list(result.bubble.per_stage)},
+        "bubble": _bubble(result),
         "breakdown_s": result.breakdown,
         "breakdown_per_stage_s": list(result.breakdown_per_stage),
         "waits": [asdict(wait) for wait in result.waits],
@@ -42,6 +44,11 @@ def result_dict(result: Result) -> dict[str, Any]:
         },
         "warnings": list(result.warnings),
     }
+
+
+def _bubble(result: Result) -> dict[str, Any]:
+    one = asdict(result.bubble)
+    return {**one, "per_stage": list(one["per_stage"]), "stages": list(one["stages"])}
 
 
 def _memory(result: Result) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN, PARTS
 from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.passes import gaps
 from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS
 
@@ -18,8 +19,8 @@ BUBBLE = len(KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """What one stage waits for: ``source`` is the stage that is late (or its own), ``seconds`` of the mean
-    rank."""
+    """What one stage waits for: ``source`` is the stage that is late (or its own), ``seconds`` per step of the
+    mean rank."""
 
     stage: int
     source: int
@@ -29,7 +30,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ledger:
-    """Seconds per class (rows) and kind (columns: KINDS, then the bubble). ``waiting`` is the part of
+    """Seconds of all steps per class (rows) and kind (columns: KINDS, then the bubble). ``waiting`` is the part of
     ``seconds`` in which a collective had been posted and a peer of the same stage was late."""
 
     seconds: Floats
@@ -50,12 +51,6 @@ def ledger(lanes: Lanes) -> Ledger:
     for lane in lanes.compute:
         account.enter(lane)
     return Ledger(seconds=account.seconds, waiting=account.waiting, waits=account.mean_waits())
-
-
-def gaps(lane: Lane) -> tuple[Floats, Floats]:
-    """When the chain went idle before each row, and for how long."""
-    idle_from = np.concatenate([[0.0], lane.end[:-1]])[: len(lane)]
-    return idle_from, lane.posted - idle_from
 
 
 class _Account:
@@ -79,7 +74,7 @@ class _Account:
         """Per stage, the longest first; seconds of its mean rank."""
         ranks = np.bincount(self.lanes.stage, self.lanes.count, self.lanes.stages)
         waits = [
-            Wait(stage=stage, source=source, what=what, seconds=float(total / int(ranks[stage])))
+            Wait(stage=stage, source=source, what=what, seconds=float(total / int(ranks[stage]) / self.lanes.steps))
             for (stage, source, what), total in self._waits.items()
         ]
         return tuple(sorted(waits, key=lambda wait: (wait.stage, -wait.seconds)))
@@ -140,21 +135,21 @@ class _Account:
             if end > at:
                 seconds[kind] += end - at
                 at = end
-        seconds[BUBBLE] += self.lanes.step - at
+        seconds[BUBBLE] += self.lanes.duration - at
 
     def _note(self, lane: Lane, owner: int, what: str, total: float) -> None:
         key = (int(self.lanes.stage[lane.owner]), int(self.lanes.stage[owner]), what)
         self._waits[key] = self._waits.get(key, Fraction(0)) + Fraction(total) * int(self.lanes.count[lane.owner])
 
 
-def mean(seconds: Floats, count: Ints, total: float) -> Floats:
-    """The mean over ranks of seconds per class and column, in ticks so that the columns sum to *total*
+def mean(seconds: Floats, count: Ints, total: float, steps: int = 1) -> Floats:
+    """The mean over ranks and steps of seconds per class and column, in ticks so that the columns sum to *total*
     exactly.
 
     >>> float(mean(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1, 2]), 3.0).sum())
     3.0
     """
-    ranks = int(count.sum())
+    ranks = int(count.sum()) * steps
     sums = [
         sum(Fraction(float(s)) * int(n) for s, n in zip(column, count, strict=True)) / ranks for column in seconds.T
     ]
@@ -167,9 +162,9 @@ def mean(seconds: Floats, count: Ints, total: float) -> Floats:
 
 
 def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[str, float]:
-    """Exposed seconds of the mean rank (of one stage, or of all) under the keys of PARTS; sums to the step
-    exactly."""
+    """Exposed seconds per step of the mean rank (of one stage, or of all) under the keys of PARTS; sums to the
+    step exactly."""
     which = np.flatnonzero(lanes.stage == stage) if stage is not None else np.arange(lanes.trace.classes)
     columns = [[COLUMN[k] for k in kinds] if part != "bubble" else [BUBBLE] for part, kinds in PARTS.items()]
     table = np.stack([book.seconds[which][:, of].sum(1) for of in columns], axis=1)
-    return dict(zip(PARTS, mean(table, lanes.count[which], lanes.step).tolist(), strict=True))
+    return dict(zip(PARTS, mean(table, lanes.count[which], lanes.step, lanes.steps).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The pipeline bubble, under the three names in use; they differ, so each figure says which one it is."""
+"""The pipeline bubble, under the names in use; they differ, so each figure says which one it is."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainsim.analysis.breakdown import gaps
-from trainsim.analysis.kinds import COLUMN
-from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.lanes import Ints, Lane, Lanes
+from trainsim.analysis.passes import first_step, gaps, later_steps, passes
+from trainsim.analysis.stalls import Stall, stalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bubble:
-    """Idle time of the pipeline. Its *window* is from the start of the step to the end of the last pass, so that
-    the gradient reduction and the optimizer are not in it. A rank is *busy* in its passes, with their collectives,
-    and idle between them and while it waits for messages. Fractions without unit, times in seconds.
+    """Idle time of the pipeline, of its first step where several run back to back. Its *window* is from the start of
+    the step to the end of the last pass, so that the gradient reduction and the optimizer are not in it. A rank is
+    *busy* in its passes, with their collectives, and idle between them and while it waits for messages. Fractions
+    without unit, times in seconds.
 
     * ``fraction``: 1 - busy / (ranks * window). 1F1B without latency: (p - 1) / (m + p - 1).
     * ``span_fraction``: 1 - mean busy / longest (last end - first start of a rank's passes).
+    * ``period_fraction``: the idle part of the period in which steps follow each other, less what ranks do outside
+      their passes (reductions, optimizer); None for a single step.
     * ``idle_over_ideal``: idle / busy. 1F1B without latency: (p - 1) / m.
-    * ``per_stage``: ``fraction`` of each stage.
+    * ``per_stage``: ``fraction`` of each stage; ``stages`` says when its mean rank is idle, and why.
     * ``warmup_s``: until every stage of the slowest pipeline has begun; ``cooldown_s``: from its first stage that is
       done; ``steady_s``: between.
     """
@@ -33,6 +36,8 @@ class Bubble:
     steady_s: float
     cooldown_s: float
     window_s: float
+    period_fraction: float | None = None
+    stages: tuple[Stall, ...] = ()
 
 
 def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
@@ -41,7 +46,8 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
     ``pipelines`` has a row per pipeline: the ranks that pass microbatches to each other. Each has a window of its own,
     since a replica that is done and waits for a slow one has no bubble. None: all ranks are one pipeline.
     """
-    busy, first, last = np.array([_passes(lanes, lane) for lane in lanes.compute]).T
+    every = [passes(lanes, lane, first_step(lanes, lane)) for lane in lanes.compute]
+    busy, first, last = (np.array([getattr(one, name) for one in every]) for name in ("busy", "first", "last"))
     if pipelines is None:
         pipelines = np.arange(lanes.ranks)[None, :]
     classes, count = np.unique(lanes.trace.rank_class[pipelines], axis=0, return_counts=True)
@@ -64,6 +70,8 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
         steady_s=done - float(begun[slowest]),
         cooldown_s=float(window[slowest]) - done,
         window_s=float(window[slowest]),
+        period_fraction=_period(lanes) if lanes.steps > 1 else None,
+        stages=stalls(lanes, every, of_class / lanes.count),
     )
 
 
@@ -74,14 +82,19 @@ def _none(stages: int) -> Bubble:
     )  # fmt: skip
 
 
-def _passes(lanes: Lanes, lane: Lane) -> tuple[float, float, float]:
-    """Busy seconds in passes, start of the first and end of the last one."""
-    rows = np.flatnonzero(lane.in_pass)
-    if not len(rows):
-        return 0.0, 0.0, 0.0
-    work: Floats = lane.end - lane.posted - lane.seconds[:, COLUMN["pp"]]
-    cause = lanes.gap_cause(lane)
-    beside = rows[cause[rows] >= 0]  # gaps that end with another chain of this rank are no bubble
-    beside = beside[np.isin(lanes.chain_of[cause[beside]], [o.number for o in lanes.others[lane.owner]])]
-    busy = work[rows].sum() + gaps(lane)[1][beside].sum()
-    return float(busy), float(lane.posted[rows[0]]), float(lane.end[rows[-1]])
+def _period(lanes: Lanes) -> float:
+    """Idle part of what the ranks have for passes between the end of the first update and that of the last."""
+    parts = np.array([_after(lanes, lane) for lane in lanes.compute])
+    busy, available = (parts * lanes.count[:, None]).sum(0)
+    return float(1.0 - busy / available) if available > 0 else 0.0
+
+
+def _after(lanes: Lanes, lane: Lane) -> tuple[float, float]:
+    """(Busy seconds, seconds less those of the updates) of one class in the steps after the first."""
+    within = later_steps(lanes, lane)
+    mine, rows = passes(lanes, lane, within), np.flatnonzero(within & ~lane.in_pass)
+    cause, gap = lanes.gap_cause(lane)[rows], gaps(lane)[1][rows]
+    reductions = np.isin(lanes.chain_of[cause], [other.number for other in lanes.others[lane.owner]]) & (cause >= 0)
+    updates = float((lane.end - lane.start)[rows].sum() + gap[reductions].sum())
+    ends = np.flatnonzero(np.isin(lane.task, lanes.updates[lane.owner]) & (np.diff(lane.task, append=-1) != 0))
+    return mine.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates

@@ -20,7 +20,7 @@ PERFORMANCE.md)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """One kind of communication, of the mean rank: bytes sent, the part of them that leaves the node (ring
+    """One kind of communication, of the mean rank in one step: bytes sent, the part of them that leaves the node (ring
     order), seconds in flight on any stream, seconds that the step is longer for it, and number of
     operations."""
 
@@ -40,12 +40,12 @@ class Groups(Protocol):
 def communication(lanes: Lanes, exposed: Mapping[str, float], groups: Groups) -> dict[str, Traffic]:
     """Traffic of every kind in COMMUNICATION; *exposed* are seconds of the mean rank, from the breakdown."""
     sent = {kind: np.zeros(3) for kind in COMMUNICATION}
-    weight = np.bincount(lanes.program_of, minlength=len(lanes.programs)) / lanes.ranks
+    weight = np.bincount(lanes.program_of, minlength=len(lanes.programs)) / lanes.ranks / lanes.steps
     for program, share in zip(lanes.programs, weight.tolist(), strict=True):
         for (kind, nbytes, crossing), count in _operations(program, groups).items():
             if kind in sent:
                 sent[kind] += share * count * np.array([nbytes, nbytes * crossing, 1.0])
-    time = sum(lane.seconds.sum(0) * float(lanes.count[lane.owner]) / lanes.ranks for lane in lanes.all)
+    time = sum(lane.seconds.sum(0) * float(lanes.count[lane.owner]) / lanes.ranks / lanes.steps for lane in lanes.all)
     return {
         kind: Traffic(
             bytes_per_rank=float(row[0]),

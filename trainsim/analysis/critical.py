@@ -21,7 +21,7 @@ class Leg(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A kind of span (or ``bubble``) on the critical path: seconds, and their share of the step."""
+    """A kind of span (or ``bubble``) on the critical path: seconds per step, and their share of it."""
 
     kind: str
     seconds: float
@@ -30,7 +30,7 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """``legs`` from 0 to the end of the step without a hole; ``causes`` sum their seconds by kind, longest first;
+    """``legs`` from 0 to the end without a hole; ``causes`` sum their seconds per step by kind, longest first;
     ``phases`` sum them as ``passes``, ``messages``, ``dp`` (reductions and gathers) and ``update`` (all else).
     """
 
@@ -46,12 +46,12 @@ def critical_path(lanes: Lanes) -> CriticalPath:
     last = max((lane for lane in lanes.all if len(lane)), key=lambda lane: float(lane.end.max()))
     walk = _Walk(lanes)
     walk.back(last, int(last.end.argmax()))
-    step = lanes.step
+    steps, whole = lanes.steps, lanes.duration
     causes = sorted(walk.seconds.items(), key=lambda item: -item[1])
     return CriticalPath(
         legs=tuple(reversed(walk.legs)),
-        causes=tuple(Cause(kind, seconds, seconds / step) for kind, seconds in causes if seconds > 0),
-        phases=dict(walk.phases),
+        causes=tuple(Cause(kind, seconds / steps, seconds / whole) for kind, seconds in causes if seconds > 0),
+        phases={phase: seconds / steps for phase, seconds in walk.phases.items()},
     )
 
 

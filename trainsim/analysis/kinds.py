@@ -10,6 +10,9 @@ COLUMN = {kind: k for k, kind in enumerate(KINDS)}
 PASSES = frozenset({"F", "B", "I", "W"})
 """What a template's ``work`` says when it is a pass of the schedule: forward, backward, its two halves."""
 
+BACKWARD = frozenset({"B", "I", "W"})
+"""The passes that are not forward."""
+
 PARTS = {
     "compute": ("forward", "backward"),
     "recompute": ("recompute",),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainsim.analysis.kinds import COLUMN, PASSES
+from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS, Program
 from trainsim.trace import Trace
 
@@ -78,9 +79,26 @@ class Lanes:
         return int(self.stage.max()) + 1 if len(self.stage) else 0
 
     @cached_property
-    def step(self) -> float:
-        """Seconds from the start of the step until the last rank has done everything."""
+    def duration(self) -> float:
+        """Seconds from the start until the last rank has done everything, of all steps."""
         return max((float(lane.end.max()) for lane in self.all if len(lane)), default=0.0)
+
+    @cached_property
+    def steps(self) -> int:
+        """How many steps were run back to back: each ends with an update."""
+        return max(1, sum(len(updates) for updates in self.updates[:1]))
+
+    @cached_property
+    def step(self) -> float:
+        """Seconds of one step: the duration over the number of steps, in whole ticks."""
+        tick = TICK if self.duration < 4096 else TICK * 16
+        return self.duration if self.steps == 1 else float(self.duration / self.steps // tick * tick)
+
+    @cached_property
+    def updates(self) -> tuple[Ints, ...]:
+        """Of each class the numbers of the tasks in its compute chain that end a step."""
+        chains = [self.trace.tasks[lane.number] for lane in self.compute]
+        return tuple(np.flatnonzero([task.template.work == "update" for task in chain]) for chain in chains)
 
     @cached_property
     def all(self) -> tuple[Lane, ...]:

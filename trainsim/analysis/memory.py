@@ -46,6 +46,11 @@ class StageMemory:
         """The category that takes most at the peak."""
         return max(CATEGORIES, key=self.part)
 
+    @property
+    def most_activations(self) -> float:
+        """The most that is kept from forward to backward passes, at whatever moment; bytes."""
+        return float(self.held.max() - self.held[0])
+
     def part(self, category: str) -> float:
         """Bytes of one of CATEGORIES at the peak."""
         return float(getattr(self, category))
@@ -92,7 +97,7 @@ def _class(lanes: Lanes, c: int, lane: Lane) -> StageMemory:
     start, end = task_bounds(lane, lanes.trace.rows[lane.number].tasks)
     before = np.cumsum(of[:, 0]) - np.concatenate([[0.0], np.cumsum(of[:, 1])[:-1]])[: len(of)]  # while task k runs
     after = before - of[:, 1]
-    times = np.concatenate([[0.0], np.stack([start, end], 1).ravel(), [lanes.step]])
+    times = np.concatenate([[0.0], np.stack([start, end], 1).ravel(), [lanes.duration]])
     held = static.total + np.concatenate(
         [[0.0], np.stack([before, after], 1).ravel(), after[-1:] if len(after) else [0.0]]
     )

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainsim.analysis.breakdown import gaps
 from trainsim.analysis.lanes import Floats, Ints, Lanes
 from trainsim.analysis.memory import task_bounds
+from trainsim.analysis.passes import gaps
 from trainsim.program.instructions import KINDS
 
 
@@ -77,7 +77,7 @@ def idle(lanes: Lanes, c: int) -> Idle:
     since, length = gaps(lane)
     rows, late = np.flatnonzero(length > 0), np.flatnonzero(lane.start > lane.posted)
     start = np.concatenate([since[rows], lane.posted[late], lane.end[-1:]])
-    end = np.concatenate([lane.posted[rows], lane.start[late], [lanes.step] * min(1, len(lane))])
+    end = np.concatenate([lane.posted[rows], lane.start[late], [lanes.duration] * min(1, len(lane))])
     cause = np.concatenate([lanes.gap_cause(lane)[rows], lane.cause[late], np.full(min(1, len(lane)), -1, np.int64)])
     chain = np.where(cause >= 0, lanes.chain_of[cause], -1)
     owner = np.array([one.owner for one in lanes.all], np.int64)

@@ -10,6 +10,7 @@ of that NIC comes along.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,11 +71,16 @@ def latency_only(machine: Machine, operation: str, members: Ints) -> Pattern:
     """An operation on a few bytes (a loss, a norm, a flag): it takes its latency, and no link."""
     placement = place(machine, members)
     factor(operation, placement.ranks)
-    zero, none = np.zeros(len(placement.members)), np.zeros(0, np.int64)
+    return replace(instant(len(placement.members)), latency=least_latency(operation, placement))
+
+
+def instant(groups: int) -> Pattern:
+    """What takes no time and no link, for *groups* groups."""
+    zero, none = np.zeros(groups), np.zeros(0, np.int64)
     return Pattern(
         factor=zero,
         bandwidth=np.ones_like(zero),
-        latency=least_latency(operation, placement),
+        latency=zero,
         ramp=zero,
         use_group=none,
         use_resource=none,

@@ -10,13 +10,15 @@ from math import prod
 
 import numpy as np
 
-from trainsim.collectives.pattern import latency_only, message_pattern, pattern
+from trainsim.collectives.pattern import instant, latency_only, message_pattern, pattern
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
 from trainsim.schedules.traits import traits
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
-MESSAGES = ("pp-forward", "pp-backward", "pp-forward-reverse", "pp-backward-reverse")
+CONTROL = ("control-next", "control-previous")
+"""Handshakes between neighbouring stages: they take no time and no link."""
+MESSAGES = ("pp-forward", "pp-backward", "pp-forward-reverse", "pp-backward-reverse", *CONTROL)
 AXES: dict[str, tuple[str, ...]] = {
     "tp": ("tp",),
     "tp-async": ("tp",),
@@ -120,7 +122,7 @@ class Network:
         after = np.roll(pipelines, -1, axis=1)
         last = pipelines.shape[1] - (0 if self.job.pipeline.chunks > 1 else 1)  # chunks wrap around
         pairs = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)
-        return pairs if name in ("pp-forward", "pp-backward-reverse") else pairs[:, ::-1]
+        return pairs if name in ("pp-forward", "pp-backward-reverse", "control-next") else pairs[:, ::-1]
 
     def pattern(self, name: str, operation: str) -> Pattern:
         """How *operation* moves bytes over all groups of the communicator; on links that can bind."""
@@ -154,6 +156,8 @@ class Network:
 
     def _pattern(self, name: str, operation: str, members: Ints) -> Pattern:
         job, framework = self.job, self.job.framework
+        if name in CONTROL:
+            return instant(len(members))
         if name in MESSAGES:
             return message_pattern(
                 job.cluster,

@@ -82,6 +82,20 @@ class Parts:
         exchange = strategy(replace(job, sharding=replace(job.sharding, overlap=False)), rank, chunks)
         return replace(exchange, shard=exchange.shard * replicas if exchange.gathers else 1)
 
+    def message_way(self, rank: int, there: int, direction: str) -> str:
+        """The communicator of a message from pipeline rank *rank* to rank *there*.
+
+        Forward usually goes to the next rank and backward to the one before; in V, wave and two-way placements some
+        go the other way, over a communicator of their own.
+        """
+        usual = (rank + (1 if direction == "forward" else -1)) % self.job.parallel.pp
+        return f"pp-{direction}" if there == usual else f"pp-{direction}-reverse"
+
+    @property
+    def blocking(self) -> bool:
+        """Whether messages are rendezvous between stages, posted in the schedule's order."""
+        return self.job.pipeline.p2p == "blocking"
+
     @property
     def cut_messages(self) -> bool:
         """Whether the ranks of a tensor-parallel group send a part of the activation each."""

@@ -22,10 +22,14 @@ from trainsim.program.instructions import (
 )
 from trainsim.program.pairs import Turn, tasks, turns
 from trainsim.program.parts import Parts
+from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.stages import Stage
 from trainsim.program.templates import PASSES, Cuts, Pass, template
-from trainsim.schedules import Pair, Slot, Work, schedules
-from trainsim.sharding import Bucket, Exchange
+from trainsim.schedules import Pair, Slot, Work, flat, schedules
+from trainsim.schedules.blocking import posted
+from trainsim.schedules.messages import Exchange, Item
+from trainsim.sharding import Bucket
+from trainsim.sharding import Exchange as DataExchange
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
 
@@ -37,13 +41,13 @@ class _Rank:
     parts: Parts
     rank: int
     stages: tuple[Stage, ...]
-    order: tuple[Slot | Pair, ...]
-    exchange: Exchange
+    items: tuple[Item, ...]
+    exchange: DataExchange
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The order with pairs taken apart: the forward first."""
-        return tuple(slot for action in self.order for slot in (action if isinstance(action, Pair) else (action,)))
+        return tuple(flat(item for item in self.items if not isinstance(item, Exchange)))
 
     @cached_property
     def firsts(self) -> dict[int, int]:
@@ -64,10 +68,9 @@ class _Rank:
 def rank_program(parts: Parts, rank: int) -> Program:
     """The program of pipeline rank *rank*; all replicas and tensor shards of the stage run it."""
     job = parts.job
-    order = schedules[job.pipeline.schedule](
-        rank, job.parallel.pp, microbatches=job.training.microbatches, chunks=job.pipeline.chunks
+    mine = _Rank(
+        parts=parts, rank=rank, stages=parts.of_rank(rank), items=_items(parts, rank), exchange=parts.exchange(rank)
     )
-    mine = _Rank(parts=parts, rank=rank, stages=parts.of_rank(rank), order=tuple(order), exchange=parts.exchange(rank))
     passes, compute, beside = _Passes(mine), [], []
     for step in range(job.steps):
         for task, side in passes.step(step):
@@ -80,6 +83,15 @@ def rank_program(parts: Parts, rank: int) -> Program:
     if mine.reduces:
         chains["dp"] = tuple(task for step in range(job.steps) for task in _reductions(mine, step))
     return Program(chains=chains, stage=rank, parameters=_parameters(mine), memory=_memory(mine))
+
+
+def _items(parts: Parts, rank: int) -> tuple[Item, ...]:
+    """The schedule's order; with the exchanges of blocking messages, if they block."""
+    job = parts.job
+    numbers = {"microbatches": job.training.microbatches, "chunks": job.pipeline.chunks}
+    if parts.blocking:
+        return tuple(posted(job.pipeline.schedule, rank, job.parallel.pp, **numbers))
+    return tuple(schedules[job.pipeline.schedule](rank, job.parallel.pp, **numbers))
 
 
 def delayed(program: Program, delays: Iterable[Delay]) -> Program:
@@ -101,18 +113,20 @@ class _Passes:
         self.mine = mine
         self._tasks: dict[tuple[Work, int], tuple[Template, Template | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
+        self._rendezvous = Rendezvous(mine.parts, mine.rank)
 
     def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
         """(Task of the compute chain, task of the chain beside it) for all of one step, in order."""
         shift, k = step * self.mine.parts.job.training.microbatches, 0
-        for action in self.mine.order:
-            if isinstance(action, Pair):
-                yield from self._pair(
-                    action, (self._cuts(k, action.forward, step), self._cuts(k + 1, action.backward, step)), shift
-                )
+        for item in self.mine.items:
+            if isinstance(item, Exchange):
+                yield from ((task, None) for task in self._rendezvous.tasks(item, shift))
+            elif isinstance(item, Pair):
+                cuts = self._cuts(k, item.forward, step), self._cuts(k + 1, item.backward, step)
+                yield from self._pair(item, cuts, shift)
                 k += 2
             else:
-                yield self._one(action, self._cuts(k, action, step), shift)
+                yield self._one(item, self._cuts(k, item, step), shift)
                 k += 1
 
     def _one(self, slot: Slot, cuts: Cuts, shift: int) -> tuple[Task, Task | None]:

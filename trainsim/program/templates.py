@@ -143,30 +143,27 @@ def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
 
 
 def _receive(parts: Parts, stage: Stage, direction: str) -> list[Instruction]:
-    """Wait for the message; one that was cut over TP is put together again."""
+    """Wait for the message, unless an exchange did; one that was cut over TP is put together again."""
     job, wait = parts.job, Wait(f"{direction}.{stage.index}")
     source = stage.before if direction == "forward" else stage.after
     assert source is not None
-    local = parts.stages[source].rank == stage.rank
-    if local or job.parallel.sequence_parallel or not (parts.cut_messages and parts.network.has("tp")):
+    if parts.stages[source].rank == stage.rank:
         return [wait]
-    whole = parts.message_bytes * job.parallel.tp
-    return [wait, Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp")]
+    out: list[Instruction] = [] if parts.blocking else [wait]
+    if parts.cut_messages and parts.network.has("tp") and not job.parallel.sequence_parallel:
+        whole = parts.message_bytes * job.parallel.tp
+        out.append(Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp"))
+    return out
 
 
 def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Instruction]:
-    """The message to virtual stage *to*: nothing but an event if it lives on the same rank.
-
-    Forward usually goes to the next rank and backward to the one before; in V, wave and two-way placements some go
-    the other way, over a communicator of their own.
-    """
-    framework, event = parts.job.framework, f"{direction}.{to}"
-    pp, there = parts.job.parallel.pp, parts.stages[to].rank
+    """The message to virtual stage *to*: an event if it lives on the same rank, nothing if an exchange sends it."""
+    framework, event, there = parts.job.framework, f"{direction}.{to}", parts.stages[to].rank
     if there == stage.rank:
         return [Signal(event)]
-    usual = (stage.rank + (1 if direction == "forward" else -1)) % pp
-    name = f"pp-{direction}" if there == usual else f"pp-{direction}-reverse"
-    blocking = framework.p2p_blocking
+    if parts.blocking:
+        return []
+    name, blocking = parts.message_way(stage.rank, there, direction), framework.p2p_blocking
     send = Send(f"{direction} to {to}", "pp", name, parts.message_bytes, event, blocking=blocking)
     wait = Kernel("p2p synchronisation", "pp", framework.p2p_overhead, 0.0, 0.0, stream="pp")
     return [send, wait] if blocking and framework.p2p_overhead > 0 else [send]

@@ -63,9 +63,6 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("pipeline.schedule", message)
     if schedule.endswith(".csv"):
         yield Fault("pipeline.schedule", f"schedules from files are not built yet; {', '.join(schedules)} are")
-    if spec.pipeline.p2p == "blocking":
-        message = "blocking messages are not simulated yet; leave it out: the framework says how messages are sent"
-        yield Fault("pipeline.p2p", message)
 
 
 def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:

@@ -8,7 +8,8 @@ Two cells that run at once are one cell of their own: ``(0F7;7B3)OVERLAP_F_B``. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from trainsim.errors import InvalidPlan
@@ -48,12 +49,22 @@ class Rows(list[list[str]]):
         self.name, self.numbers = name, dict(numbers)
 
 
-def schedule(name: str, stages: int, microbatches: int, chunks: int | None = None, *, group: int | None = None) -> Rows:
+def schedule(
+    name: str,
+    stages: int,
+    microbatches: int,
+    chunks: int | None = None,
+    *,
+    group: int | None = None,
+    costs: Sequence[float] | None = None,
+) -> Rows:
     """The order of the schedule called *name* on *stages* ranks: a list of PyTorch's cells per rank.
 
     Stages are numbered along the pipeline: with several *chunks* (None: as many as the schedule has, or one), chunk c
     of rank r is stage ``c * stages + r``, or further up where the schedule lays stages in a V. In a two-way pipeline
-    stages from *stages* on are the replicas that go up. ``group``: see ``Schedule``. Raises UnknownName, InvalidPlan.
+    stages from *stages* on are the replicas that go up. ``group``: see ``Schedule``. ``costs``: times of forward, input gradient,
+    weight gradient and message, for schedules that plan with them (None: 1, 1, 1, 0.001). Raises UnknownName and
+    InvalidPlan.
 
     >>> schedule("1f1b", stages=2, microbatches=2)
     [['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']]
@@ -64,9 +75,12 @@ def schedule(name: str, stages: int, microbatches: int, chunks: int | None = Non
     chunks = facts.chunks or 1 if chunks is None else chunks
     check(name, stages, microbatches=microbatches, chunks=chunks, group=group)
     numbers = {"microbatches": microbatches, "chunks": chunks, "group": group}
-    rows = (
-        schedules[name](rank, stages, microbatches=microbatches, chunks=chunks, group=group) for rank in range(stages)
-    )
+    if costs is not None and not facts.planned:
+        raise InvalidPlan(f"{schedules.canonical(name)} is the same whatever passes take; it takes no costs")
+    order: Callable[..., Iterable[Slot | Pair]] = schedules[name]
+    if facts.planned:
+        order = partial(order, costs=costs)
+    rows = (order(rank, stages, microbatches=microbatches, chunks=chunks, group=group) for rank in range(stages))
     texts = ([_text(item, facts.placement, rank, stages) for item in row] for rank, row in enumerate(rows))
     return Rows(texts, schedules.canonical(name), numbers)
 

@@ -17,6 +17,7 @@ class Traits:
     ``replicas``: copies of the parameters in the pipeline. ``paired``: some forwards and backwards run at once.
     ``sliced``: a microbatch is cut along the sequence, and slots count slices (microbatch * slices + slice).
     ``asynchronous``: weights are updated without a flush. ``grouped``: the order depends on ``group``.
+    ``planned``: it depends on times, which it takes as ``costs``.
     ``needs`` says in words what the numbers must fulfil, ``source`` where the order comes from.
     """
 
@@ -28,6 +29,7 @@ class Traits:
     sliced: bool = False
     asynchronous: bool = False
     grouped: bool = False
+    planned: bool = False
     needs: str = ""
     source: str = ""
 
