@@ -1,0 +1,70 @@
+"""The passes of one class of ranks as columns: what each took, how long the rank was idle before it, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trainsim.analysis.kinds import COLUMN
+from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
+
+
+class Passes(NamedTuple):
+    """Rows of a compute chain that belong to passes, in order; seconds.
+
+    ``gap`` is the idle time before each row, ``cause`` the row that ended it (of all lanes, or -1), ``beside`` whether
+    that was another chain of this rank, ``work`` the time that the row took and ``waited`` what its messages kept it
+    waiting besides.
+    """
+
+    rows: Ints
+    gap: Floats
+    cause: Ints
+    beside: Bools
+    work: Floats
+    waited: Floats
+    first: float
+    last: float
+
+    @property
+    def busy(self) -> float:
+        """Seconds in passes and their collectives; gaps that end with another chain of this rank are no bubble."""
+        return float(self.work.sum() + self.gap[self.beside].sum())
+
+
+def first_step(lanes: Lanes, lane: Lane) -> Bools:
+    """Which rows belong to the first step."""
+    ends = lanes.updates[lane.owner]
+    return lane.task <= ends[0] if len(ends) else np.ones(len(lane), bool)
+
+
+def later_steps(lanes: Lanes, lane: Lane) -> Bools:
+    """Which rows belong to the steps after the first."""
+    ends = lanes.updates[lane.owner]
+    later: Bools = (lane.task > ends[0]) & (lane.task <= ends[-1])
+    return later
+
+
+def gaps(lane: Lane) -> tuple[Floats, Floats]:
+    """When the chain went idle before each row, and for how long."""
+    idle_from = np.concatenate([[0.0], lane.end[:-1]])[: len(lane)]
+    return idle_from, lane.posted - idle_from
+
+
+def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
+    """The passes of a compute chain in the rows *within*."""
+    rows = np.flatnonzero(lane.in_pass & within)
+    cause, waited = lanes.gap_cause(lane)[rows], lane.seconds[rows, COLUMN["pp"]]
+    beside = cause >= 0
+    beside[beside] = np.isin(lanes.chain_of[cause[beside]], [other.number for other in lanes.others[lane.owner]])
+    return Passes(
+        rows=rows,
+        gap=gaps(lane)[1][rows],
+        cause=cause,
+        beside=beside,
+        work=lane.end[rows] - lane.posted[rows] - waited,
+        waited=waited,
+        first=float(lane.posted[rows[0]]) if len(rows) else 0.0,
+        last=float(lane.end[rows[-1]]) if len(rows) else 0.0,
+    )
