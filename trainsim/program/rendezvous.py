@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.program.instructions import Instruction, Kernel, Send, Task, Template, Wait
+from trainsim.program.instructions import Instruction, Kernel, Send, Signal, Task, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.schedules import Work
 from trainsim.schedules.messages import Exchange, Message
@@ -21,13 +21,20 @@ class Rendezvous:
 
     def __init__(self, parts: Parts, rank: int):
         self.parts, self.rank = parts, rank
+        self.mail: dict[str, list[Task]] = {}
         self._templates: dict[tuple[str, Work, int], Template] = {}
 
     def tasks(self, exchange: Exchange, shift: int) -> Iterator[Task]:
-        """Post all receives, start what the peers are ready for, wait until everything has arrived."""
+        """Post everything, then wait until everything has arrived; ``mail`` grows by what is sent meanwhile.
+
+        Each way has a chain of its own, so that a message whose peer is not ready holds up only its own way.
+        """
+        for message in exchange.sends:
+            task = Task(self._template("send", message), message.microbatch + shift)
+            self.mail.setdefault(self._way(message), []).append(task)
         steps = (
-            ("post", exchange.receives),
-            ("send", exchange.sends),
+            ("post receive", exchange.receives),
+            ("post send", exchange.sends),
             ("receive", exchange.receives),
             ("sent", exchange.sends),
         )
@@ -48,19 +55,25 @@ class Rendezvous:
     def _instructions(self, step: str, message: Message) -> Iterator[Instruction]:
         direction = "forward" if message.work is Work.F else "backward"
         to = message.stage + (1 if message.work is Work.F else -1)
-        ready, got = f"ready.{direction}.{message.stage}", f"got.{direction}.{message.stage}"
-        if step == "post":
+        posted, ready, got = (f"{what}.{direction}.{message.stage}" for what in ("posted", "ready", "got"))
+        if step == "post receive":
             yield self._tell(self.parts.stages[message.stage].rank, ready)
+        elif step == "post send":
+            yield Signal(posted)
         elif step == "send":
-            event, there = f"{direction}.{to}", self.parts.stages[to].rank
-            yield Wait(ready)
-            name = self.parts.message_way(self.rank, there, direction)
-            yield Send(f"{direction} to {to}", "pp", name, self.parts.message_bytes, event)
+            yield from (Wait(posted), Wait(ready))
+            event, nbytes = f"{direction}.{to}", self.parts.message_bytes
+            yield Send(f"{direction} to {to}", "pp", self._way(message), nbytes, event, blocking=True)
         elif step == "receive":
             yield Wait(f"{direction}.{to}")
             yield self._tell(self.parts.stages[message.stage].rank, got)
         else:
             yield Wait(got)
+
+    def _way(self, message: Message) -> str:
+        forward = message.work is Work.F
+        there = self.parts.stages[message.stage + (1 if forward else -1)].rank
+        return self.parts.message_way(self.rank, there, "forward" if forward else "backward")
 
     def _tell(self, peer: int, event: str) -> Send:
         follows = peer == (self.rank + 1) % self.parts.job.parallel.pp

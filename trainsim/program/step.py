@@ -80,6 +80,7 @@ def rank_program(parts: Parts, rank: int) -> Program:
     chains = {"compute": tuple(compute)}
     if beside:
         chains["tp"] = tuple(beside)
+    chains |= {way: tuple(mail) for way, mail in passes.rendezvous.mail.items()}
     if mine.reduces:
         chains["dp"] = tuple(task for step in range(job.steps) for task in _reductions(mine, step))
     return Program(chains=chains, stage=rank, parameters=_parameters(mine), memory=_memory(mine))
@@ -113,14 +114,14 @@ class _Passes:
         self.mine = mine
         self._tasks: dict[tuple[Work, int], tuple[Template, Template | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
-        self._rendezvous = Rendezvous(mine.parts, mine.rank)
+        self.rendezvous = Rendezvous(mine.parts, mine.rank)
 
     def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
         """(Task of the compute chain, task of the chain beside it) for all of one step, in order."""
         shift, k = step * self.mine.parts.job.training.microbatches, 0
         for item in self.mine.items:
             if isinstance(item, Exchange):
-                yield from ((task, None) for task in self._rendezvous.tasks(item, shift))
+                yield from ((task, None) for task in self.rendezvous.tasks(item, shift))
             elif isinstance(item, Pair):
                 cuts = self._cuts(k, item.forward, step), self._cuts(k + 1, item.backward, step)
                 yield from self._pair(item, cuts, shift)
