@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from tests.jobs import run_small, same_spans, small
 from trainsim.engine import run
-from trainsim.errors import InvalidPlan, InvalidProgram
+from trainsim.errors import Deadlock, InvalidPlan, InvalidProgram
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Pipeline
+from trainsim.job import Job, Pipeline
 from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.program.lower import lower
 from trainsim.program.stages import virtual_stages
 from trainsim.program.verify import verify
+from trainsim.schedules import schedules
+from trainsim.schedules.traits import traits
 
 # -- stages and parameters ---------------------------------------------------------------------------------------
 
@@ -272,3 +274,76 @@ def test_any_legal_plan_runs_and_folds(
     assert max(ends) == folded.duration
     assert np.isfinite(ends).all()
     assert same_spans(folded, run(unfolded(prune(plan.system))))
+
+
+# -- every schedule on real layers -------------------------------------------------------------------------------
+
+WHOLE = [name for name in schedules if not (traits(name).sliced or traits(name).asynchronous)]
+BLOCKING = ("1f1b", "gpipe", "deepspeed", "interleaved-1f1b", "dualpipe", "dualpipev", "zb-h1")
+
+
+def scheduled(name: str, **changes: object) -> Job:
+    """The small job under a schedule, with the chunks that it needs."""
+    chunks = traits(name).chunks or 2
+    return small(pipeline__schedule=name, pipeline__chunks=chunks, training__global_batch=32, **changes)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_schedule_runs_on_layers_and_folds(name: str) -> None:
+    plan = lower(scheduled(name))
+    folded = run(fold(prune(plan.system)))
+    assert same_spans(folded, run(unfolded(plan.system), merge=False))
+    one = lower(scheduled("gpipe"))
+    assert folded.duration < run(fold(prune(one.system))).duration * 1.15
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_schedule_does_all_the_work(name: str) -> None:
+    """The kernels of all ranks together take as long as those of 1F1B, whatever the order and the halves."""
+
+    def work(job: Job) -> float:
+        return sum(
+            i.seconds
+            for program in lower(job).system.programs
+            for task in program.chains["compute"]
+            for i in task.template.instructions
+            if isinstance(i, Kernel) and i.kind in ("forward", "backward")
+        )
+
+    assert work(scheduled(name)) == pytest.approx(work(scheduled("1f1b")), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_blocking_messages_cost_time_and_fold(name: str) -> None:
+    plan = lower(scheduled(name, pipeline__p2p="blocking"))
+    folded = run(fold(prune(plan.system)))
+    assert same_spans(folded, run(unfolded(plan.system), merge=False))
+    assert folded.duration > run(fold(prune(lower(scheduled(name)).system))).duration
+
+
+def test_an_order_that_blocks_for_ever_is_said_to() -> None:
+    with pytest.raises(Deadlock, match=r"rank 0 .*waits"):
+        run(fold(lower(scheduled("looped-bfs", pipeline__p2p="blocking")).system))
+
+
+@pytest.mark.parametrize("name", ["chimera", "dualpipe"])
+def test_two_way_pipelines_hold_and_reduce_two_replicas(name: str) -> None:
+    plan, usual = lower(scheduled(name)), lower(scheduled("1f1b"))
+    assert sum(p.parameters for p in plan.system.programs) == 2 * sum(p.parameters for p in usual.system.programs)
+    assert plan.parts.network.size("dp") == 2 * usual.parts.network.size("dp")
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_steps_follow_each_other(steps: int) -> None:
+    one, many = run_small(), run_small(simulation__steps=steps)
+    assert many.trace.duration <= one.trace.duration * steps * (1 + 1e-9)
+    assert many.trace.duration > one.trace.duration * (steps - 1)
+    assert [t.template.work for t in many.programs[0].chains["compute"]].count("update") == steps
+
+
+def test_post_validation_takes_the_barrier_out_of_the_period() -> None:
+    waits, goes_on = (
+        run_small(simulation__steps=4, pipeline__schedule="zb-h2", pipeline__post_validation=late).trace.duration
+        for late in (False, True)
+    )
+    assert goes_on < waits

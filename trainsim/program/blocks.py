@@ -43,6 +43,7 @@ class Block:
     transient: float
     input_gradient: tuple[Piece, ...] = ()
     weight_gradient: tuple[Piece, ...] = ()
+    weight_seconds: float = 0.0
     kept: float = 0.0
 
 
@@ -104,14 +105,16 @@ class Blocks:
     ) -> Block:
         """*block* with its backward in two: input gradients, which others wait for, and weight gradients."""
         inputs = (*before, *self._input_gradient(operations, again))
-        weights = tuple(self._weight_gradient(operations))
+        weights: tuple[Piece, ...] = tuple(self._weight_gradient(operations))
         share = len(weights) / max(1, len(weights) + len(inputs))
         late = Launches(round(launches.kernels * share))
         early = Launches(launches.kernels - late.kernels, launches.seconds)
+        weights, weight_seconds = self._launched(weights, late)
         return replace(
             block,
             input_gradient=self._launched(inputs, early)[0],
-            weight_gradient=self._launched(weights, late)[0],
+            weight_gradient=weights,
+            weight_seconds=weight_seconds,
             kept=sum(o.saved for o in operations if o.weight_gradient),
         )
 

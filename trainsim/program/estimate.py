@@ -2,8 +2,8 @@
 The closed form beside the simulation: what the step should take if nothing were shared and nobody were slow.
 
 Every stage does its microbatches at its own pace and the slowest sets it; filling and draining adds one pass of all
-other stages (divided by the chunks of an interleaved schedule); strict 1F1B pays the latency of messages again and
-again, the others once; what overlaps counts where it sticks out.
+other stages (divided by the chunks of an interleaved schedule, less two weight gradients where they are put off);
+strict 1F1B pays the latency of messages again and again, the others once; what overlaps counts where it sticks out.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def estimate(parts: Parts) -> Estimate:
     m, chunks = job.training.microbatches / parts.network.replicas, job.pipeline.chunks
     message, blocked = _message(parts)
     kinds = _kinds(parts)
-    passes = [(len(ranks), _rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
-    slowest = max(seconds for _, seconds in passes)
+    passes = [(len(ranks), *_rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
+    slowest, fills = max((seconds, seconds - late) for _, seconds, late in passes)
     exchanges = [(ranks[0], parts.exchange(ranks[0])) for ranks in kinds]
     out = {
         "steady": m * slowest,
-        "fill and drain": (sum(count * seconds for count, seconds in passes) - slowest) / chunks,
+        "fill and drain": max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills) / chunks,
         "messages": _message_latency(parts, message),
         "dp": max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
         "update": _update(parts, kinds),
@@ -54,16 +54,18 @@ def _kinds(parts: Parts) -> list[list[int]]:
     return list(out.values())
 
 
-def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> float:
-    """Forward and backward of one microbatch through all chunks of a rank, with the messages it waits for."""
-    total = 0.0
+def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[float, float]:
+    """Forward and backward of one microbatch through all chunks of a rank, with the messages it waits for; and how
+    much of it a schedule that puts weight gradients off takes out of fill and drain: they leave it, and fill it."""
+    total = late = 0.0
     for s in stages:
         blocks: list[Block] = [*parts.layer_blocks(s)]
         blocks += [parts.embedding] if s.embedding else []
         blocks += [parts.head] if s.head else []
         total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
+        late += 2 * sum(block.weight_seconds for block in blocks)
         total += blocked * ((not s.head) + (not s.embedding))
-    return total
+    return total, late
 
 
 def _message(parts: Parts) -> tuple[float, float]:
@@ -79,6 +81,8 @@ def _message_latency(parts: Parts, message: float) -> float:
     """Latency on the critical path of asynchronous messages (exact for uniform stages: see docs/design.md)."""
     job = parts.job
     p, m, chunks = job.parallel.pp, job.training.microbatches, job.pipeline.chunks
+    if parts.blocking:
+        return message * (2 * m + 2 * p - 5) if p > 1 else 0.0
     if p == 1 or job.framework.p2p_blocking:
         return 0.0
     if job.pipeline.schedule == "1f1b" and m >= 2:
