@@ -92,7 +92,7 @@ def _period(lanes: Lanes) -> float:
 def _after(lanes: Lanes, lane: Lane) -> tuple[float, float]:
     """(Busy seconds, seconds less those of the updates) of one class in the steps after the first."""
     within = later_steps(lanes, lane)
-    mine, rows = passes(lanes, lane, within), np.flatnonzero(within & ~lane.in_pass)
+    mine, rows = passes(lanes, lane, within), np.flatnonzero(within & np.isin(lane.task, lanes.updates[lane.owner]))
     cause, gap = lanes.gap_cause(lane)[rows], gaps(lane)[1][rows]
     reductions = np.isin(lanes.chain_of[cause], [other.number for other in lanes.others[lane.owner]]) & (cause >= 0)
     updates = float((lane.end - lane.start)[rows].sum() + gap[reductions].sum())

@@ -73,6 +73,6 @@ def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, f
             if isinstance(i, Meet):
                 size, crossing = groups(i.communicator)
                 out[i.kind, i.nbytes * WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1), crossing] += count
-            elif isinstance(i, Send):
+            elif isinstance(i, Send) and i.nbytes > 0:  # the others carry no data: they only keep an order
                 out[i.kind, i.nbytes, groups(i.communicator)[1]] += count
     return out

@@ -11,7 +11,7 @@ from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
 
 
 class Passes(NamedTuple):
-    """Rows of a compute chain that belong to passes, in order; seconds.
+    """Rows of a compute chain that belong to passes and to the blocking messages between them, in order; seconds.
 
     ``gap`` is the idle time before each row, ``cause`` the row that ended it (of all lanes, or -1), ``beside`` whether
     that was another chain of this rank, ``work`` the time that the row took and ``waited`` what its messages kept it
@@ -54,8 +54,12 @@ def gaps(lane: Lane) -> tuple[Floats, Floats]:
 
 def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
     """The passes of a compute chain in the rows *within*."""
-    rows = np.flatnonzero(lane.in_pass & within)
-    cause, waited = lanes.gap_cause(lane)[rows], lane.seconds[rows, COLUMN["pp"]]
+    own = np.flatnonzero(lane.in_pass & within)
+    rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]))
+    rows = rows[rows <= (own[-1] if len(own) else -1)]
+    length = lane.end[rows] - lane.posted[rows]
+    waited = np.where(lane.in_pass[rows], lane.seconds[rows, COLUMN["pp"]], length)
+    cause = lanes.gap_cause(lane)[rows]
     beside = cause >= 0
     beside[beside] = np.isin(lanes.chain_of[cause[beside]], [other.number for other in lanes.others[lane.owner]])
     return Passes(
@@ -63,8 +67,8 @@ def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
         gap=gaps(lane)[1][rows],
         cause=cause,
         beside=beside,
-        work=lane.end[rows] - lane.posted[rows] - waited,
+        work=length - waited,
         waited=waited,
-        first=float(lane.posted[rows[0]]) if len(rows) else 0.0,
-        last=float(lane.end[rows[-1]]) if len(rows) else 0.0,
+        first=float(lane.posted[own[0]]) if len(own) else 0.0,
+        last=float(lane.end[own[-1]]) if len(own) else 0.0,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from trainsim.analysis.kinds import BACKWARD
-from trainsim.analysis.lanes import Bools, Floats, Lane, Lanes
+from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
 from trainsim.analysis.passes import Passes
 
 WARMUP, STEADY, COOLDOWN = range(3)
@@ -21,8 +21,8 @@ class Stall:
 
     Phases: *warm-up* until the first backward pass of the stage begins, *cool-down* after its last forward pass,
     *steady* between. Reasons: another stage has not computed an ``activations_s`` or ``gradients_s`` yet, the message
-    is under way (``network_s``: also that of a sender that waits for its own), a peer of a collective is late
-    (``peers_s``), or this stage has ``finished_s`` and others have not. ``late_s``, no part of the bubble, is what it
+    is under way (``network_s``: also that of a sender that waits for its own), a peer of a collective or of a blocking
+    message is late (``peers_s``), or this stage has ``finished_s`` and others have not. ``late_s``, no part of the bubble, is what it
     waits for late peers inside the collectives of its passes.
     """
 
@@ -79,7 +79,7 @@ def _row(lanes: Lanes, lane: Lane, mine: Passes, window: float) -> list[float]:
     ]  # fmt: skip
 
 
-def _phases(lanes: Lanes, lane: Lane, mine: Passes) -> Floats:
+def _phases(lanes: Lanes, lane: Lane, mine: Passes) -> Ints:
     """The phase of the gap before each row."""
     tasks = lanes.trace.tasks[lane.number]
     works = [tasks[k].template.work for k in lane.task[mine.rows].tolist()]
@@ -104,7 +104,7 @@ def _reasons(lanes: Lanes, lane: Lane, mine: Passes, gap: Floats) -> tuple[float
     own = messages & (owners[chain] == lane.owner)
     under_way[own] = gap[own]
     late = np.where(messages, gap - under_way, 0.0)
-    forward: Bools = np.array(["forward" in name for name in names])[chain]
+    forward, backward = (np.array([way in name for name in names])[chain] for way in ("forward", "backward"))
     network = float(under_way[messages].sum())
-    activations, gradients = float(late[forward].sum()), float(late[~forward].sum())
+    activations, gradients = float(late[forward].sum()), float(late[backward].sum())
     return network, activations, gradients, total - network - activations - gradients

@@ -45,8 +45,8 @@ def replay(
     >>> step = replay(schedule("1f1b", stages=4, microbatches=8), p2p=0)
     >>> step.makespan, step.in_flight, round(step.bubble.fraction, 6) == round(3 / 11, 6)
     (33.0, (4, 3, 2, 1), True)
-    >>> replay(schedule("1f1b", stages=4, microbatches=8), p2p=0.1, p2p_mode="blocking").makespan
-    34.9
+    >>> replay(schedule("1f1b", stages=4, microbatches=8), p2p=0.5, p2p_mode="blocking").makespan
+    42.5
     """
     if p2p_mode not in ("async", "blocking") and p2p_mode not in mails:
         raise InvalidPlan(f'p2p_mode is "async" or "blocking", not {p2p_mode!r}')

@@ -9,7 +9,7 @@ from trainsim.replay.order import Cells, Order
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.blocking import posted, with_messages
 from trainsim.schedules.cells import Rows, cell_of, schedule
-from trainsim.schedules.messages import Exchange, Item, Links, mails
+from trainsim.schedules.messages import Exchange, Item, Links, Message, mails
 from trainsim.schedules.placement import Placement
 
 Step = Cells | Exchange
@@ -74,7 +74,7 @@ def _step(item: Item, placement: Placement, links: Links) -> Step:
 
 
 def _received_in_time(row: Iterable[Step], links: Links) -> None:
-    arrived = set()
+    arrived: set[Message] = set()
     for step in row:
         if isinstance(step, Exchange):
             arrived.update(step.receives)

@@ -93,7 +93,8 @@ def _steps(order: Sequence[Slot | Pair], paired: bool) -> list[list[Slot | Pair]
     steps: list[list[Slot | Pair]] = []
     for item in order:
         weight = isinstance(item, Slot) and item.work is Work.W
-        if steps and (weight or (paired and not _is_forward(item) and all(map(_is_forward, steps[-1])))):
+        back = all(slot.work is not Work.F for slot in flat((item,)))
+        if steps and (weight or (paired and back and all(map(_is_forward, steps[-1])))):
             steps[-1].append(item)
         else:
             steps.append([item])

@@ -62,9 +62,9 @@ def schedule(
 
     Stages are numbered along the pipeline: with several *chunks* (None: as many as the schedule has, or one), chunk c
     of rank r is stage ``c * stages + r``, or further up where the schedule lays stages in a V. In a two-way pipeline
-    stages from *stages* on are the replicas that go up. ``group``: see ``Schedule``. ``costs``: times of forward, input gradient,
-    weight gradient and message, for schedules that plan with them (None: 1, 1, 1, 0.001). Raises UnknownName and
-    InvalidPlan.
+    stages from *stages* on are the replicas that go up. ``group``: see ``Schedule``. ``costs``: times of forward, input
+    gradient, weight gradient and message, for schedules that plan with them (None: 1, 1, 1, 0.001). Raises UnknownName
+    and InvalidPlan.
 
     >>> schedule("1f1b", stages=2, microbatches=2)
     [['0F0', '0F1', '0B0', '0B1'], ['1F0', '1B0', '1F1', '1B1']]

@@ -1,4 +1,4 @@
-"""GIS, the grouped interleaved schedule of PipeOffload: interleaved with less in flight (Wan et al., 2025, arXiv 2503.01328)."""
+"""GIS, PipeOffload's grouped interleaved schedule, with less in flight (Wan et al., 2025, arXiv 2503.01328)."""
 
 from __future__ import annotations
 

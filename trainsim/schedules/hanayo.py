@@ -17,7 +17,7 @@ FORWARD, BACKWARD = 1, 2
 
 @schedules.register("hanayo", "Hanayo")
 def hanayo(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
-    """Every rank takes what is ready: backwards first, then the deepest forward; no more microbatches than ranks at once.
+    """Every rank takes what is ready: backwards first, then the deepest forward; at most *ranks* microbatches at once.
 
     ``chunks`` is twice the number of waves. The paper gives no rule for the order; this greedy one, with backwards
     twice as long as forwards, has the paper's bubble with one wave.
@@ -75,7 +75,9 @@ def _next(slot: Slot, rank: int, ranks: int, chunks: int) -> tuple[int, Slot] | 
 
 
 described.register("hanayo")(
-    Traits(placement=Placement.WAVE, chunks=None, needs="an even number of chunks: 2 per wave", source="arXiv 2308.15762")
+    Traits(
+        placement=Placement.WAVE, chunks=None, needs="an even number of chunks: 2 per wave", source="arXiv 2308.15762"
+    )
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.schedules import Pair, Slot, schedules
+from trainsim.schedules import Pair, Slot, flat, schedules
 from trainsim.schedules.check import constraints
 from trainsim.schedules.interleaved import groups_fit, interleaved_1f1b, usual_group
 from trainsim.schedules.sequences import backwards, forwards, overlapping, paired, split
@@ -36,7 +36,7 @@ def split_interleaved(
     >>> print(*split_interleaved(1, 2, microbatches=1, chunks=2))
     F0 F0.1 I0.1 W0.1 I0 W0
     """
-    return split(interleaved_1f1b(rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+    return split(flat(interleaved_1f1b(rank, ranks, microbatches=microbatches, chunks=chunks, group=group)))
 
 
 @schedules.register("interleaved-1f1b-overlap", "moe-overlap", "overlap_moe_expert_parallel_comm")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trainsim.errors import InvalidPlan
-from trainsim.schedules import Slot, schedules
+from trainsim.schedules import Slot, flat, schedules
 from trainsim.schedules.check import constraints
+from trainsim.schedules.interleaved import usual_group
 from trainsim.schedules.sequences import backwards, forwards, paired
 from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.untimed import waits_for_ever
 
 
 @schedules.register("llama3", "llama-3", "llama3-flexible")
 def llama3(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """``group`` microbatches at a time, whether or not they divide the batch; the last group is what is left.
 
-    From depth first (as many as ranks, the default) to breadth first (all of them).
+    From depth first (as many as ranks) to breadth first (all of them); by default the fewest that leave no short group.
 
     >>> print(*llama3(1, 2, microbatches=3, chunks=2, group=2))
     F0 F1 F0.1 B0.1 F1.1 B1.1 F2 B0 F2.1 B1 B2.1 B2
     """
-    size = group or min(ranks, microbatches)
+    size = group or usual_group(ranks, microbatches)
     ahead = forwards(microbatches, chunks, size)
     return paired(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size)
 
@@ -40,3 +43,18 @@ def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None
             f"llama3 on {ranks} stages with {microbatches} microbatches cannot take {group} of them at a time; "
             f"group: {least} to {microbatches} would work."
         )
+    if group is not None and _stuck(ranks, microbatches, chunks, group):
+        fits = [g for g in range(least, microbatches + 1) if not _stuck(ranks, microbatches, chunks, g)]
+        raise InvalidPlan(
+            f"llama3 waits for ever on {ranks} stages with {microbatches} microbatches in groups of {group}: "
+            f"the last group is too short; group: {', '.join(map(str, fits[:6]))} would work."
+        )
+
+
+@lru_cache(maxsize=256)
+def _stuck(ranks: int, microbatches: int, chunks: int, group: int) -> bool:
+    rest = microbatches % group
+    if rest == 0 or rest >= ranks:
+        return False
+    rows = [flat(llama3(r, ranks, microbatches=microbatches, chunks=chunks, group=group)) for r in range(ranks)]
+    return bool(waits_for_ever(rows, chunks))

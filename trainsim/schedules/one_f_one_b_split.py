@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.schedules import Slot, schedules
+from trainsim.schedules import Slot, flat, schedules
 from trainsim.schedules.check import constraints, one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
 from trainsim.schedules.sequences import split
@@ -20,7 +20,7 @@ def split_1f1b(
     >>> print(*split_1f1b(1, 2, microbatches=2))
     F0 I0 W0 F1 I1 W1
     """
-    return split(one_f_one_b(rank, ranks, microbatches=microbatches))
+    return split(flat(one_f_one_b(rank, ranks, microbatches=microbatches)))
 
 
 described.register("1f1b-split")(Traits(split=True, source="the order of 1F1B, B as I and W"))

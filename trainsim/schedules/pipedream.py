@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from trainsim.schedules import Slot, schedules
+from trainsim.schedules import Slot, flat, schedules
 from trainsim.schedules.check import constraints, one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
 from trainsim.schedules.traits import Traits, described
@@ -28,7 +28,7 @@ def pipedream(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, grou
     >>> print(*pipedream(1, 3, microbatches=4))
     F0 F1 B0 F2 B1 F3 B2 B3
     """
-    return one_f_one_b(rank, ranks, microbatches=microbatches)
+    return flat(one_f_one_b(rank, ranks, microbatches=microbatches))
 
 
 def stashed(rank: int, ranks: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.schedules import Slot, schedules
+from trainsim.schedules import Slot, flat, schedules
 from trainsim.schedules.check import at_least, constraints, one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
 from trainsim.schedules.traits import Traits, described
@@ -22,7 +22,7 @@ def pipedream_2bw(
     >>> print(*pipedream_2bw(1, 2, microbatches=2))
     F0 B0 F1 B1
     """
-    return one_f_one_b(rank, ranks, microbatches=microbatches)
+    return flat(one_f_one_b(rank, ranks, microbatches=microbatches))
 
 
 described.register("pipedream-2bw")(

@@ -16,8 +16,8 @@ from trainsim.schedules.traits import Traits, described
 F, I, W = 0, 1, 2  # noqa: E741
 WORKS = (Work.F, Work.I, Work.W)
 HELD = (194, -162, -32)
-"""Activation bytes of a chunk that F takes and I and W give back, by hidden size: 34 + 5 * heads * sequence / hidden
-with heads * sequence / hidden = 32, of which W needs 32 (sail-sg's memory model; Korthikanti et al., arXiv 2205.05198)."""
+"""Activation bytes of a chunk that F takes and I and W give back, over the hidden size: in all 34 + 5 * 32, where 32 is
+heads * sequence / hidden, of which W needs 32 (sail-sg's memory model; Korthikanti et al., arXiv 2205.05198)."""
 
 
 @schedules.register("zb-v-greedy")
@@ -33,7 +33,7 @@ def zb_v_greedy(
     """The activations of ``2 * ranks`` chunks, planned for *costs* (F, I, W and message; None: 1, 1, 1 and 0.001).
 
     >>> print(*zb_v_greedy(0, 1, microbatches=2))
-    F0 F0.1 I0.1 F1 W0.1 F1.1 I0 W0 I1.1 W1.1 I1 W1
+    F0 F0.1 I0.1 W0.1 F1 I0 W0 F1.1 I1.1 I1 W1.1 W1
     """
     return iter(_best(ranks, microbatches, costs_of(costs))[rank])
 

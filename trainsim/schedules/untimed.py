@@ -1,0 +1,39 @@
+"""Whether an order can be carried out at all, without any times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trainsim.schedules import Pair, Slot, flat
+from trainsim.schedules.messages import Links, Message
+from trainsim.schedules.placement import Placement
+
+
+def waits_for_ever(
+    rows: Sequence[Iterable[Slot | Pair]], chunks: int, placement: Placement = Placement.LOOP
+) -> list[Slot | Pair]:
+    """The pass at which each rank is stuck; none if the *rows*, one per rank, can be carried out.
+
+    >>> from trainsim.schedules import Work
+    >>> forward, backward = Slot(Work.F, 0), Slot(Work.B, 0)
+    >>> waits_for_ever([[forward, backward], [forward, backward]], chunks=1)
+    []
+    >>> print(*waits_for_ever([[forward, backward], [backward, forward]], chunks=1))
+    B0
+    """
+    orders = [list(row) for row in rows]
+    links = [Links(rank=rank, ranks=len(orders), chunks=chunks, placement=placement) for rank in range(len(orders))]
+    sent: set[Message] = set()
+    at = [0] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for rank, order in enumerate(orders):
+            while at[rank] < len(order):
+                slots = list(flat((order[at[rank]],)))
+                if not sent.issuperset(message for slot in slots for message in links[rank].receives(slot)):
+                    break
+                sent.update(message for slot in slots for message in links[rank].sends(slot))
+                at[rank] += 1
+                moved = True
+    return [order[k] for k, order in zip(at, orders, strict=True) if k < len(order)]

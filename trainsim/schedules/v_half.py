@@ -1,0 +1,35 @@
+"""V-Half: half of 1F1B's activation memory, with two chunks per rank in a V (Qi et al., 2024, arXiv 2405.15362)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.schedules import Slot, schedules
+from trainsim.schedules.blocks import repeated
+from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.placement import Placement
+from trainsim.schedules.traits import Traits, described
+
+
+@schedules.register("v-half", "V-Half", "vhalf")
+def v_half(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
+    """At most ``ranks + 2`` chunks in flight, half of what 1F1B has; best where F, I and W take equally long.
+
+    >>> print(*v_half(0, 1, microbatches=2))
+    F0 F0.1 I0.1 W0.1 I0 W0 F1 F1.1 I1.1 I1 W1.1 W1
+    """
+    apart = 3 if ranks % 2 == 0 else 0
+    block = tuple(
+        (2 * r, 3 * ranks - r - 2, 3 * ranks + apart + 2 * r - 1, 6 * ranks + apart - r - 2) for r in range(ranks)
+    )
+    return iter(repeated(block, microbatches)[rank])
+
+
+described.register("v-half")(
+    Traits(placement=Placement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg")
+)
+
+
+@constraints.register("v-half")
+def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
+    two_chunks("v-half", chunks, group)
