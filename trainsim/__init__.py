@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from inspect import Signature, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,10 @@ def __dir__() -> list[str]:
 
 class _CallableModule(ModuleType):
     """A package that stands for its main function too."""
+
+    @property
+    def __signature__(self) -> Signature:
+        return signature(_find(_CALLABLE[self.__name__.rpartition(".")[2]]))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _find(_CALLABLE[self.__name__.rpartition(".")[2]])(*args, **kwargs)

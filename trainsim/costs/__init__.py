@@ -1,1 +1,1 @@
-"""."""
+"""From work to seconds: kernels alone on a GPU, and the slowest of many."""

@@ -1,1 +1,1 @@
-"""."""
+"""How ranks are laid on the axes of parallelism."""
