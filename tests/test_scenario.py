@@ -1,16 +1,20 @@
 """Scenarios: read, resolved, changed, compared, and written back."""
 
+import re
+import typing
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError
 from trainsim.job import Delay, Slow
 from trainsim.scenario import checks, layout
 from trainsim.scenario.loading import scenario_names
 from trainsim.scenario.scenario import Scenario
+from trainsim.scenario.schema import ScenarioSpec
 
 SMALL = {"model": "gpt2", "cluster": {"topology": "dgx_a100", "nodes": 1}, "training": {"global_batch": 64}}
 
@@ -200,3 +204,22 @@ def test_from_dict_wants_a_mapping(data: object) -> None:
 def test_changes_that_cannot_be(changes: dict[str, object]) -> None:
     with pytest.raises(TrainsimError):
         Scenario.from_dict(SMALL).replace(changes)
+
+
+REFUSED = ("MoeSpec", "MlaSpec", "LoraSpec")
+
+
+def test_every_key_of_a_scenario_is_documented() -> None:
+    """docs/scenario.md names each field of the schema."""
+    text = (Path(__file__).parents[1] / "docs" / "scenario.md").read_text()
+
+    def fields(model: type[BaseModel]) -> typing.Iterator[str]:
+        for name, field in model.model_fields.items():
+            yield name
+            for part in typing.get_args(field.annotation) or (field.annotation,):
+                for inner in typing.get_args(part) or (part,):
+                    if isinstance(inner, type) and issubclass(inner, BaseModel) and inner.__name__ not in REFUSED:
+                        yield from fields(inner)
+
+    unwritten = {name for name in fields(ScenarioSpec) if not re.search(rf"\b{name}\b", text)}
+    assert not unwritten
