@@ -41,6 +41,12 @@ def throughput(job: Job, step: float) -> Throughput:
         tokens_per_s_per_gpu=tokens / ranks,
         samples_per_s=samples,
         model_flops_per_gpu=megatron_flops(job.model, recompute="none", **size) / step / ranks,
-        hardware_flops_per_gpu=megatron_flops(job.model, recompute=training.recompute, **size) / step / ranks,
+        hardware_flops_per_gpu=megatron_flops(job.model, recompute=_repeated(job), **size) / step / ranks,
         peak_flops_per_gpu=job.cluster.gpu.flops[training.precision],
     )
+
+
+def _repeated(job: Job) -> str:
+    """What is really computed again: a fused attention keeps no scores that selective recomputation could drop."""
+    training = job.training
+    return "none" if training.recompute == "selective" and training.attention != "eager" else training.recompute
