@@ -17,7 +17,7 @@ LEVELS = [  # each may import only from the levels before it and from itself
     {"collectives", "costs", "system", "job", "sharding", "program", "fold"},
     {"engine"},
     {"simulate", "analysis", "replay"},
-    {"report", "result", "comparison", "serial", "scenario", "sweep"},
+    {"report", "result", "comparison", "serial", "scenario", "sweep", "explain", "side_by_side"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -27,6 +27,8 @@ LAZY = {"matplotlib", "pandas", "networkx", "rich", "typer", "joblib"}  # inside
 FOR_SURE = {  # modules that are nothing but a use of the library, themselves imported only where they are used
     "cli/__init__.py": {"typer"},
     "cli/commands.py": {"typer"},
+    "cli/compare.py": {"typer"},
+    "cli/explain.py": {"typer"},
     "cli/show.py": {"typer"},
     "hardware/graphs.py": {"networkx"},
 }

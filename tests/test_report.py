@@ -10,12 +10,13 @@ import pytest
 
 from tests.runs import result
 from tests.traces import Shape
-from trainsim.errors import InvalidPlan, NotBuilt
+from trainsim.errors import InvalidPlan
 from trainsim.program.instructions import KINDS
+from trainsim.report.compared import comparison
 from trainsim.report.glyphs import width
 from trainsim.report.scene import actors, scene
 from trainsim.report.style import LOOKS
-from trainsim.report.text import comparison, summary
+from trainsim.report.text import summary
 from trainsim.report.windows import windows
 
 SMALL = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
@@ -112,7 +113,7 @@ def test_the_gantt_chart_can_be_drawn_and_refuses_nonsense(long, tmp_path):
         long.gantt(window=(1e6, 2e6))
     with pytest.raises(InvalidPlan, match="rank 99 does not exist"):
         long.gantt(ranks=[99])
-    with pytest.raises(NotBuilt, match="one step"):
+    with pytest.raises(InvalidPlan, match="1 was simulated"):
         long.gantt(steps=2)
 
 

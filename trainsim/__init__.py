@@ -23,6 +23,7 @@ from trainsim.errors import TrainsimError
 if TYPE_CHECKING:
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
+    from trainsim.explain.explanation import explain as explain
     from trainsim.hardware.cluster import load_topology as topology
     from trainsim.model.transformer import load_model as model
     from trainsim.replay import replay as replay
@@ -42,6 +43,7 @@ _HOME = {
     "schedule": "trainsim.replay:schedule",
 }
 _CALLABLE = {
+    "explain": "trainsim.explain.explanation:explain",
     "model": "trainsim.model.transformer:load_model",
     "replay": "trainsim.replay:replay",
     "sweep": "trainsim.sweep.grid:sweep",
@@ -52,6 +54,7 @@ __all__ = [
     "Scenario",
     "TrainsimError",
     "collective_time",
+    "explain",
     "kernel_time",
     "model",
     "replay",

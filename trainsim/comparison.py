@@ -69,7 +69,7 @@ class Comparison:
         return "; ".join([text, *causes])
 
     def __rich__(self) -> RenderableType:
-        from trainsim.report.text import comparison
+        from trainsim.report.compared import comparison
 
         return comparison(self)
 

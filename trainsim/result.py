@@ -176,7 +176,9 @@ class Result:
         kernel, curves = self.job.training.attention, gpu.kernels.attention
         if kernel != "eager" and kernel not in curves.curves:
             known = ", ".join(curves.curves)
-            out.append(f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known.")
+            out.append(
+                f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known."
+            )
         if NEARLY_FULL < self.memory.fullest.peak / self.memory.capacity <= 1.0:
             out.append(
                 f"Memory is {self.memory.fullest.peak / self.memory.capacity:.0%} full before the allocator's "

@@ -22,8 +22,8 @@ class Stall:
     Phases: *warm-up* until the first backward pass of the stage begins, *cool-down* after its last forward pass,
     *steady* between. Reasons: another stage has not computed an ``activations_s`` or ``gradients_s`` yet, the message
     is under way (``network_s``: also that of a sender that waits for its own), a peer of a collective or of a blocking
-    message is late (``peers_s``), or this stage has ``finished_s`` and others have not. ``late_s``, no part of the bubble, is what it
-    waits for late peers inside the collectives of its passes.
+    message is late (``peers_s``), or this stage has ``finished_s`` and others have not. ``late_s``, no part of the
+    bubble, is what it waits for late peers inside the collectives of its passes.
     """
 
     stage: int
@@ -40,14 +40,20 @@ class Stall:
     finished_s: float
     late_s: float
 
+    @property
+    def mostly(self) -> str:
+        """What it waits for longest, in words; nothing if it never waits."""
+        reason = max(REASONS, key=lambda name: float(getattr(self, name)))
+        return REASONS[reason] if getattr(self, reason) > 0 else ""
+
 
 NUMBERS = tuple(field.name for field in fields(Stall))[1:]
 REASONS = {
     "activations_s": "activations",
     "gradients_s": "gradients",
-    "network_s": "messages under way",
-    "peers_s": "peers",
-    "finished_s": "nothing: it is done",
+    "network_s": "the network",
+    "peers_s": "its peers",
+    "finished_s": "nothing, is done",
 }
 """What an idle stage waits for, in words."""
 

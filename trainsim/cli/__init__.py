@@ -59,5 +59,11 @@ def _usage(error: Any) -> str:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         return f"say what to do.\n{error.ctx.get_help()}"
     if known and message.startswith("No such command"):
-        return f"{message.rstrip('.')}. There are: {', '.join(known)}."
-    return message if message.endswith((".", "?")) else f"{message}."
+        message = f"{_sentence(message)} There are: {', '.join(known)}"
+    return _sentence(message)
+
+
+def _sentence(text: str) -> str:
+    """*text* with a full stop, unless it ends a sentence already."""
+    text = text.rstrip(".")
+    return text if text.endswith("?") else f"{text}."

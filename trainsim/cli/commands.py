@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trainsim.cli.explain import explain
 from trainsim.cli.reading import grid_of, load
 from trainsim.cli.show import list_names, show
 from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug, table_of, try_writing
@@ -110,5 +111,6 @@ def compare(
         render(difference)
 
 
+app.command()(explain)
 app.add_typer(show, name="show")
 app.command("list")(list_names)

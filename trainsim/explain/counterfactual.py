@@ -58,7 +58,7 @@ def balanced(system: System) -> System:
 
     def scaled(program: Program, template: Template) -> Sequence[Instruction]:
         by = factor.get((program.stage, template.chunk, template.work), 1.0)
-        return [replace(i, seconds=i.seconds * by) if _is_work(i) else i for i in template.instructions]
+        return [_longer(i, by) for i in template.instructions]
 
     return _mapped(system, scaled)
 
@@ -100,8 +100,8 @@ def _mapped(system: System, change: Callable[[Program, Template], Sequence[Instr
     return replace(system, programs=tuple(programs))
 
 
-def _is_work(i: Instruction) -> bool:
-    return isinstance(i, Kernel) and i.kind not in NOT_WORK
+def _longer(i: Instruction, factor: float) -> Instruction:
+    return replace(i, seconds=i.seconds * factor) if isinstance(i, Kernel) and i.kind not in NOT_WORK else i
 
 
 def _seconds(template: Template) -> float:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from trainsim.comparison import Comparison
     from trainsim.result import Result
 
 SHOWN = 16
@@ -52,81 +51,77 @@ def summary(result: Result, files: Sequence[Path] = ()) -> Group:
 def headline(result: Result) -> RenderableType:
     """Step time, speed, and the closed form beside the simulation."""
     speed, lanes, closed = result.throughput, result.lanes, result.estimate
-    table = _table()
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    table.add_row("step time", _strong(seconds(result.step_time)))
-    table.add_row(
+    grid = table("lL")
+    grid.columns[0].style = "bold"
+    grid.add_row("step time", strong(seconds(result.step_time)))
+    if result.period is not None:
+        grid.add_row("period", f"{seconds(result.period)} from step to step, {result.steps} steps back to back")
+    grid.add_row(
         "closed form",
         f"{seconds(closed.seconds)}; the simulation is {closed.difference:+.1%}: {closed.explanation}",
     )
-    table.add_row(
+    grid.add_row(
         "throughput",
         f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, "
         f"{speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
     )
-    table.add_row(
+    grid.add_row(
         "per GPU",
         f"model {speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s (MFU {speed.mfu:.1%}), with recomputation "
         f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s (HFU {speed.hfu:.1%})",
     )
-    table.add_row(
+    grid.add_row(
         "parameters",
         f"{count(result.parameters['total'])} in all, {count(result.parameters['per_rank'])} on the mean rank",
     )
-    table.add_row(
+    grid.add_row(
         "simulated",
         f"{lanes.ranks:,} ranks as {result.trace.classes:,} classes, {count(result.trace.operations)} operations, "
         f"in {seconds(result.simulation.wall_s)}",
     )
-    return _titled(result.name, table)
+    return titled(result.name, grid)
 
 
 def where(result: Result) -> RenderableType:
     """Exposed time of the mean rank, as bars."""
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True, min_width=20)
-    table.add_column(no_wrap=True)
+    grid = table("lrrll")
     step = result.step_time or 1.0
     for part, value in result.breakdown.items():
         if value > 0:
             share = value / step
-            table.add_row(
+            grid.add_row(
                 part,
                 seconds_of(value, step),
                 f"{share:.1%}",
-                _coloured(bar(share, 20), PARTS[part]),
+                coloured(bar(share, 20), PARTS[part]),
                 f"[dim]{TITLES[part]}",
             )
-    return _titled("Where the time goes (mean rank; sums to the step)", table)
+    return titled("Where the time goes (mean rank; sums to the step)", grid)
 
 
 def bubbles(result: Result) -> RenderableType:
-    """The bubble of the pipeline and of each stage."""
+    """The bubble of the pipeline; of each stage when it is idle, and mostly for want of what."""
     from rich.console import Group
 
     one = result.bubble
+    period = f", in the steady state {one.period_fraction:.1%}" if one.period_fraction is not None else ""
     lines = [
         f"{one.fraction:.1%} of the pipeline's time is idle (idle over ideal {one.idle_over_ideal:.1%}, "
-        f"over each rank's own span {one.span_fraction:.1%})",
+        f"over each rank's own span {one.span_fraction:.1%}{period})",
         f"warm-up {seconds(one.warmup_s)}, steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}",
     ]
     if len(one.per_stage) == 1:
-        return _titled("Pipeline bubble", "no pipeline: one stage")
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
-    for stage in _some(one.per_stage):
-        if stage is None:
-            table.add_row("...", "", "")
-        else:
-            share = one.per_stage[stage]
-            table.add_row(f"stage {stage}", f"{share:.1%}", _coloured(bar(share, 30), "#8c8c8c"))
-    return _titled("Pipeline bubble", Group(*lines, table))
+        return titled("Pipeline bubble", "no pipeline: one stage")
+    grid = table("lrlrrrl")
+    grid.add_row("", "idle", "", "warm-up", "steady", "cool-down", "waits mostly for", style="dim")
+    for k in some(one.per_stage):
+        if k is None:
+            grid.add_row("...")
+            continue
+        stage, share = one.stages[k], one.per_stage[k]
+        idle = (seconds_of(part, one.window_s) for part in (stage.warmup_s, stage.steady_s, stage.cooldown_s))
+        grid.add_row(f"stage {k}", f"{share:.1%}", coloured(bar(share, 10), "#8c8c8c"), *idle, stage.mostly)
+    return titled("Pipeline bubble", Group(*lines, grid))
 
 
 def memories(result: Result) -> RenderableType:
@@ -134,20 +129,15 @@ def memories(result: Result) -> RenderableType:
     from rich.console import Group
 
     use = result.memory
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    for k in _some([stage.peak for stage in use.per_stage]):
+    grid = table("lrrll")
+    for k in some([stage.peak for stage in use.per_stage]):
         if k is None:
-            table.add_row("...", "", "", "", "")
+            grid.add_row("...", "", "", "", "")
             continue
         stage = use.per_stage[k]
         share = stage.peak / use.capacity
         verdict = "" if share <= 1 else "[bold red]does not fit"
-        table.add_row(
+        grid.add_row(
             f"stage {stage.stage}", size(stage.peak), f"{share:.0%}", _memory_bar(stage_parts(stage), use.capacity, 28),
             verdict or f"[dim]mostly {stage.largest}",
         )  # fmt: skip
@@ -160,7 +150,7 @@ def memories(result: Result) -> RenderableType:
         f"[dim]{parts}",
         f"[dim]not counted: {'; '.join(use.not_counted)}",
     ]
-    return _titled("Memory", Group(lines[0], table, *lines[1:]))
+    return titled("Memory", Group(lines[0], grid, *lines[1:]))
 
 
 def stage_parts(stage: object) -> dict[str, float]:
@@ -192,37 +182,39 @@ def _memory_bar(parts: dict[str, float], capacity: float, width: int) -> Text:
 
 def waiting(result: Result) -> RenderableType:
     """Which stages wait longest, and for whom."""
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
+    grid = table("lrl")
     longest = sorted(result.waits, key=lambda wait: -wait.seconds)[:6]
     for wait in sorted(longest, key=lambda wait: (wait.stage, -wait.seconds)):
         if wait.seconds > 1e-4 * result.step_time:
-            table.add_row(
+            grid.add_row(
                 f"stage {wait.stage} waits", seconds(wait.seconds), waits_for(wait.what, wait.source, wait.stage)
             )
-    return _titled("Who waits for whom (longest)", table)
+    return titled("Who waits for whom (longest)", grid)
 
 
 def waits_for(what: str, source: int, stage: int) -> str:
     """
-    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward", 4, 3), waits_for("own messages", 3, 3)
+    >>> waits_for("pp-forward", 2, 3), waits_for("pp-backward-reverse", 4, 3), waits_for("own messages", 3, 3)
     ('for activations from stage 2', 'for gradients from stage 4', 'until its own messages have arrived')
     >>> waits_for("dp", 3, 3), waits_for("gradient norm", 0, 3), waits_for("reduce 3.0", 3, 3)
     ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
+    >>> waits_for("control-next", 2, 3)
+    'until stage 2 takes part in a blocking message'
     """
     if what == "own messages":
         return "until its own messages have arrived"
-    if what in MESSAGES:
-        return f"for {MESSAGES[what]} from stage {source}"
+    carried = next((MESSAGES[way] for way in MESSAGES if what.startswith(way)), None)
+    if carried:
+        return f"for {carried} from stage {source}"
+    if what.startswith("control"):
+        return f"until stage {source} takes part in a blocking message"
     if what in PARTS:
         return f"for overlapped {what}"
     return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"
 
 
 MESSAGES = {"pp-forward": "activations", "pp-backward": "gradients"}
-"""What the messages of a pipeline carry."""
+"""What the messages of a pipeline carry, whichever way they go."""
 
 
 def warnings(result: Result) -> RenderableType:
@@ -231,7 +223,7 @@ def warnings(result: Result) -> RenderableType:
 
     if not result.warnings:
         return ""
-    return _titled("Warnings", Group(*(f"[yellow]![/] {warning}" for warning in result.warnings)))
+    return titled("Warnings", Group(*(f"[yellow]![/] {warning}" for warning in result.warnings)))
 
 
 def written(files: Iterable[Path]) -> RenderableType:
@@ -239,40 +231,10 @@ def written(files: Iterable[Path]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    return _titled("Files", Group(*(Text(str(path), overflow="fold") for path in files)))
+    return titled("Files", Group(*(Text(str(path), overflow="fold") for path in files)))
 
 
-def comparison(one: Comparison) -> RenderableType:
-    """Two runs: how much they differ, and where the difference comes from."""
-    from rich.console import Group
-
-    faster = "shorter" if one.seconds < 0 else "longer"
-    lines = [
-        f"{seconds(one.step_before)} -> {seconds(one.step_after)}: the step is [bold]{seconds(abs(one.seconds))} "
-        f"({abs(one.ratio):.1%}) {faster}[/]",
-        f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> {one.bubble_after:.1%}, "
-        f"memory {size(one.memory_before)} -> {size(one.memory_after)}",
-        *(f"[dim]{path}: {before} -> {after}" for path, (before, after) in one.changes.items()),
-    ]
-    table = _table()
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column()
-    most = max((abs(change) for _, change in one.causes), default=1.0)
-    for part, change in one.causes:
-        sign = "+" if change > 0 else "-"
-        colour = "red" if change > 0 else "green"
-        table.add_row(
-            part,
-            f"{sign}{seconds(abs(change))}",
-            _coloured(bar(abs(change) / most, 20), colour),
-            f"[dim]{TITLES[part]}",
-        )
-    return _titled(f"{one.after} against {one.before}", Group(*lines, table))
-
-
-def _some(values: Sequence[float]) -> list[int | None]:
+def some(values: Sequence[float]) -> list[int | None]:
     """Indices worth a line: all if few; else both ends and the extremes, with None where some are left out."""
     n = len(values)
     if n <= SHOWN:
@@ -286,13 +248,18 @@ def _some(values: Sequence[float]) -> list[int | None]:
     return out
 
 
-def _table() -> Table:
+def table(columns: str) -> Table:
+    """A grid without lines; *columns* has a letter for each: ``l`` left, ``r`` right, ``L`` left and may be wrapped."""
     from rich.table import Table
 
-    return Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2))
+    for side in columns:
+        grid.add_column(justify="right" if side == "r" else "left", no_wrap=side != "L")
+    return grid
 
 
-def _titled(title: str, body: RenderableType) -> RenderableType:
+def titled(title: str, body: RenderableType) -> RenderableType:
+    """*body* under a heading."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -300,13 +267,15 @@ def _titled(title: str, body: RenderableType) -> RenderableType:
     return Group(Text(title, style="bold underline"), Padding(body, (0, 0, 1, 2)))
 
 
-def _strong(text: str) -> Text:
+def strong(text: str) -> Text:
+    """Bold text, whatever is in it."""
     from rich.text import Text
 
     return Text(text, style="bold")
 
 
-def _coloured(text: str, colour: str) -> Text:
+def coloured(text: str, colour: str) -> Text:
+    """Text in one colour."""
     from rich.text import Text
 
     return Text(text, style=colour)

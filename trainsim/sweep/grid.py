@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError
+from trainsim.report.progress import bar
 from trainsim.scenario.scenario import Scenario
 from trainsim.sweep.points import COLUMNS, TYPES, Grid, Row, failed, points, run_point
 
@@ -31,7 +31,7 @@ def sweep(base: Scenario, grid: Grid, *, workers: int | None = None, progress: b
         raise ScenarioError(f"workers={workers}: wants 1 or more processes")
     todo = list(points(grid))
     rows: list[Row] = []
-    with _bar(len(todo), progress) as advance:
+    with bar("sweep", len(todo), progress) as advance:
         try:
             for row in _run(base, todo, workers):
                 rows.append(row)
@@ -81,17 +81,3 @@ def _alone(base: Scenario, changes: Changes, before: Exception) -> Row:
             return pool.submit(run_point, base, changes).result()
     except Exception:
         return failed(f"the process that ran it died ({type(before).__name__}); out of memory?")
-
-
-@contextmanager
-def _bar(total: int, wanted: bool | None) -> Iterator[Callable[[], None]]:
-    """A progress bar on standard error; gives the function that advances it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    shown = console.is_terminal if wanted is None else wanted
-    columns = (TextColumn("sweep"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not shown) as progress:
-        task = progress.add_task("sweep", total=total)
-        yield lambda: progress.advance(task)

@@ -1,0 +1,40 @@
+"""Runs side by side, for a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainsim.analysis.kinds import TITLES
+from trainsim.report.style import seconds, size
+from trainsim.report.text import bar, coloured, table, titled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trainsim.comparison import Comparison
+
+
+def comparison(one: Comparison) -> RenderableType:
+    """Two runs: how much they differ, and where the difference comes from."""
+    from rich.console import Group
+
+    faster = "shorter" if one.seconds < 0 else "longer"
+    lines = [
+        f"{seconds(one.step_before)} -> {seconds(one.step_after)}: the step is [bold]{seconds(abs(one.seconds))} "
+        f"({abs(one.ratio):.1%}) {faster}[/]",
+        f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> {one.bubble_after:.1%}, "
+        f"memory {size(one.memory_before)} -> {size(one.memory_after)}",
+        *(f"[dim]{path}: {before} -> {after}" for path, (before, after) in one.changes.items()),
+    ]
+    grid = table("lrlL")
+    most = max((abs(change) for _, change in one.causes), default=1.0)
+    for part, change in one.causes:
+        sign = "+" if change > 0 else "-"
+        colour = "red" if change > 0 else "green"
+        grid.add_row(
+            part,
+            f"{sign}{seconds(abs(change))}",
+            coloured(bar(abs(change) / most, 20), colour),
+            f"[dim]{TITLES[part]}",
+        )
+    return titled(f"{one.after} against {one.before}", Group(*lines, grid))
