@@ -5,13 +5,14 @@ from __future__ import annotations
 from trainsim.schedules import Work
 
 
-def longest_path(order, *, forward, backward, weight=0.0, p2p=0.0, overlapped=None):
+def longest_path(order, *, forward, backward, weight=0.0, p2p=0.0, overlapped=None, chain=None):
     """(Start, end) of each cell of each rank. *order* has parsed cells; *backward* is the time of B.
 
-    I takes ``backward - weight``. Raises AssertionError if some cell can never start.
+    I takes ``backward - weight``. Stages are chains of *chain* stages (None: one). Raises AssertionError if some cell
+    can never start.
     """
     seconds = {Work.F: forward, Work.B: backward, Work.I: backward - weight, Work.W: weight}
-    stages = len({cell.stage for row in order for cells in row for cell in cells})
+    chain = chain or len({cell.stage for row in order for cells in row for cell in cells})
     spans = [[] for _ in order]
     done = {}  # (stage, "F" or "B", microbatch) -> (end, rank)
     changed = True
@@ -20,7 +21,7 @@ def longest_path(order, *, forward, backward, weight=0.0, p2p=0.0, overlapped=No
         for rank, row in enumerate(order):
             while len(spans[rank]) < len(row):
                 cells = row[len(spans[rank])]
-                needs = [need for cell in cells for need in _needs(cell, stages)]
+                needs = [need for cell in cells for need in _needs(cell, chain)]
                 if any(need not in done for need in needs):
                     break
                 inputs = [end + (p2p if source != rank else 0.0) for end, source in map(done.get, needs)]
@@ -35,11 +36,11 @@ def longest_path(order, *, forward, backward, weight=0.0, p2p=0.0, overlapped=No
     return spans
 
 
-def _needs(cell, stages):
+def _needs(cell, chain):
     """What must have ended on the stage before or after."""
-    if cell.work is Work.F and cell.stage > 0:
+    if cell.work is Work.F and cell.stage % chain > 0:
         yield cell.stage - 1, "F", cell.microbatch
-    if cell.work in (Work.B, Work.I) and cell.stage < stages - 1:
+    if cell.work in (Work.B, Work.I) and (cell.stage + 1) % chain > 0:
         yield cell.stage + 1, "B", cell.microbatch
 
 

@@ -4,81 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.longest_path import longest_path
-from tests.reference_orders import cells, makespans, recorded
-from trainsim.errors import Deadlock, InvalidPlan, NotBuilt
+from trainsim.errors import Deadlock, InvalidPlan
 from trainsim.replay import replay, schedule
 from trainsim.schedules.cells import parse_order
-
-TIMINGS = {
-    "unit": (1.0, 1.0, 1.0),
-    "eq": (1.0, 0.5, 0.5),
-    "skew": (1.0, 1.2, 0.8),
-    "attn": (1.0, 1.4, 0.6),
-    "recomp": (1.0, 2.0, 1.0),
-}
-"""F, I, W of a chunk by the name of the timing; a suffix _c.1 or _c.5 is its latency."""
-
-
-def times_of(row):
-    forward, input_gradient, weight_gradient = TIMINGS[row["timing"].split("_")[0]]
-    scale = 1 / int(recorded()[row["file"]]["v"]) if row["time_scale"] == "device" else 1.0
-    return {
-        "forward": forward * scale,
-        "input_gradient": input_gradient * scale,
-        "weight_gradient": weight_gradient * scale,
-        "p2p": float(row["tcomm"]),
-    }
-
-
-@cache
-def replayed(order, times):
-    """Frameworks share orders, so that many rows of the table are one replay."""
-    return replay(order, **dict(times))
-
-
-def recorded_steps(file):
-    for row in makespans()[file]:
-        yield row, replayed(cells(file), tuple(times_of(row).items()))
-
-
-def exact(text):
-    """A time of the table: to 1e-9, unless all six decimals are used because it was rounded to them."""
-    return pytest.approx(float(text), rel=1e-9, abs=5.1e-7 if len(text.partition(".")[2]) == 6 else 1e-9)
-
-
-def rounded(text):
-    """A fraction of the table, rounded to six decimals."""
-    return pytest.approx(float(text), rel=0, abs=5.1e-7)
-
-
-@pytest.mark.parametrize("file", recorded())
-def test_recorded_makespans(file):
-    for row, step in recorded_steps(file):
-        assert step.makespan == exact(row["makespan"])
-        assert step.bubble.fraction == rounded(row["bubble_fraction"])
-        assert step.bubble.span_fraction == rounded(row["bubble_span"])
-        assert step.in_flight == tuple(map(int, row["inflight_full"].split(";")))
-
-
-SMALL = {file for file, row in recorded().items() if int(row["p"]) * int(row["m"]) * int(row["v"]) <= 128}
-
-
-@pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=() if file in SMALL else pytest.mark.slow) for file in recorded()]
-)
-def test_recorded_periods(file):
-    for row, step in recorded_steps(file):
-        if not row["period_no_barrier"]:
-            continue  # four of the longest orders have none
-        assert step.period == exact(row["period_no_barrier"])
-        assert step.bubble.period_fraction == rounded(row["bubble_period"])
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 2), (4, 4), (4, 12), (8, 3), (8, 24), (12, 128)])
@@ -200,14 +134,63 @@ def test_an_order_that_waits_for_itself_is_a_deadlock():
         replay([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]])
 
 
-def test_blocking_messages_and_two_way_pipelines_are_not_built():
-    with pytest.raises(NotBuilt, match="blocking"):
-        replay(schedule("1f1b", 2, 2), p2p_mode="blocking")
-    two_ways = [["0F0", "3F1", "3B1", "0B0"], ["1F0", "2F1", "2B1", "1B0"]]
-    with pytest.raises(NotBuilt, match="both directions"):
-        replay(two_ways)
+TWO_WAYS = [["0F0", "3F1", "3B1", "0B0"], ["2F1", "1F0", "1B0", "2B1"]]
+
+
+def test_two_way_pipelines_are_two_chains():
+    step = replay(TWO_WAYS, p2p=0.5)
+    assert step.makespan == 7.0
+    assert step.order.two_way
+    with pytest.raises(InvalidPlan, match=r"3F1 is missing"):
+        replay([["0F0", "3B1", "0B0"], ["2F1", "1F0", "1B0", "2B1"]])
+
+
+def test_deadlocks_of_blocking_messages_say_who_waits_for_whom():
+    with pytest.raises(Deadlock, match=r"rank 0 after 0F3 waits for rank 1 to receive the activation 3 of stage 0"):
+        replay(schedule("zb-v", 4, 8), p2p_mode="blocking")
+
+
+def test_messages_of_an_order_are_recognised():
+    for name in ("dualpipe", "dualpipev"):
+        order = schedule(name, 4, 8)
+        known = replay([list(row) for row in order], p2p_mode="blocking")
+        assert known.makespan == replay(order, p2p_mode="blocking").makespan
+    bare = [list(row) for row in schedule("deepspeed", 4, 8)]
+    assert (
+        replay(bare, p2p_mode="deepspeed").makespan == replay(schedule("deepspeed", 4, 8), p2p_mode="blocking").makespan
+    )
+    assert replay(bare, p2p_mode="blocking").makespan < replay(bare, p2p_mode="deepspeed").makespan
+    with pytest.raises(InvalidPlan, match="this is another"):
+        replay(schedule("gpipe", 4, 8), p2p_mode="deepspeed")
+    with pytest.raises(InvalidPlan, match="loop, a V, a wave or both ways"):
+        replay([["0F0", "1F0", "1B0", "0B0"], ["2F0", "3F0", "3B0", "2B0"]][::-1], p2p_mode="blocking")
     with pytest.raises(InvalidPlan, match="'sync'"):
         replay(schedule("1f1b", 2, 2), p2p_mode="sync")
+
+
+def test_the_period_of_blocking_messages_is_that_of_many_steps():
+    step = replay(schedule("1f1b", 4, 8), p2p=0.25, p2p_mode="blocking")
+    assert 24.0 < step.period <= step.makespan
+
+
+def test_times_may_differ_by_stage():
+    step = replay(
+        [["0F0", "0B0"], ["1F0", "1B0"]], forward=[1, 2], input_gradient=[0.5, 3], weight_gradient=0.25, p2p=0
+    )
+    assert [span.end - span.start for span in step.spans] == [1, 0.75, 2, 3.25]
+    with pytest.raises(InvalidPlan, match="forward has 3 times, but the order has 2 stages"):
+        replay([["0F0", "0B0"], ["1F0", "1B0"]], forward=[1, 2, 3])
+    with pytest.raises(InvalidPlan, match=r"weight_gradient\[1\] is a time"):
+        replay([["0F0", "0B0"], ["1F0", "1B0"]], weight_gradient=[1, -1])
+
+
+def test_slices_go_forward_in_turn_and_back_the_other_way_round():
+    order = [["0F0", "0F1", "0B0", "0B1"]]
+    assert replay(order).makespan == 6
+    with pytest.raises(InvalidPlan, match="0B0 comes before 0B1 on its rank; with causal attention"):
+        replay(order, slices=2)
+    with pytest.raises(InvalidPlan, match="no whole number"):
+        replay(schedule("seq1f1b", 2, 2, group=3), slices=4)
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", None, True])

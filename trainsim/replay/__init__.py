@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainsim.errors import InvalidPlan
-from trainsim.replay.mail import with_exchanges
-from trainsim.replay.order import read_order
+from trainsim.errors import Deadlock, InvalidPlan
+from trainsim.replay.mail import deadlock, with_exchanges
 from trainsim.replay.result import Bubble, Replay, Span, Window
 from trainsim.replay.running import spans
 from trainsim.replay.times import Given, Times, one_time, per_stage
 from trainsim.schedules.cells import Rows, schedule
 from trainsim.schedules.messages import mails
+from trainsim.schedules.orders import read_order
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import traits
 
@@ -59,6 +59,8 @@ def replay(
         overlapped=None if overlapped is None else one_time("overlapped", overlapped),
     )
     rows = None if p2p_mode == "async" else with_exchanges(checked, order, p2p_mode)
+    if rows and (stuck := deadlock(rows, checked)):
+        raise Deadlock(stuck)
     starts, ends = spans(checked, times, rows)
     return Replay(order=checked, times=times, rows=rows, starts=starts, ends=ends)
 

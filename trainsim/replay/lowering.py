@@ -8,11 +8,11 @@ import numpy as np
 
 from trainsim.program.instructions import Instruction, Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.replay.mail import Step
-from trainsim.replay.order import Cells, Order
 from trainsim.replay.times import Times
 from trainsim.schedules import Work
 from trainsim.schedules.cells import Cell
-from trainsim.schedules.messages import Exchange, Message
+from trainsim.schedules.messages import Exchange
+from trainsim.schedules.orders import Cells, Order
 from trainsim.system import Communicator, Ints, Pattern, System
 
 CHAIN = "compute"
@@ -92,8 +92,8 @@ class _Lowering:
         """
         key = rank, exchange
         if key not in self._templates:
-            tells = [self._tell(rank, self._target(m), f"the send of {m}") for m in exchange.sends]
-            tells += [self._tell(rank, self._source(m), f"the receive of {m}") for m in exchange.receives]
+            tells = [self._tell(rank, self.order.rank_of[m.target], f"the send of {m}") for m in exchange.sends]
+            tells += [self._tell(rank, self.order.rank_of[m.stage], f"the receive of {m}") for m in exchange.receives]
             waits = [Wait(f"the receive of {m}") for m in exchange.sends]
             waits += [Wait(f"the send of {m}") for m in exchange.receives]
             took = Kernel("exchange", "pp", self.times.p2p, sm=0.0, stream="pp")
@@ -103,12 +103,6 @@ class _Lowering:
     def _tell(self, rank: int, peer: int, event: str) -> Instruction:
         self.distances.add(peer - rank)
         return Send(event, "pp", _name(peer - rank), 0.0, event)
-
-    def _source(self, message: Message) -> int:
-        return self.order.rank_of[message.stage]
-
-    def _target(self, message: Message) -> int:
-        return self.order.rank_of[message.stage + (1 if message.work is Work.F else -1)]
 
     def _kernel(self, cells: Cells) -> Kernel:
         name = "+".join(f"{cell.stage}{cell.work}" for cell in cells)

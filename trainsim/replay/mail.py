@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from trainsim.errors import InvalidPlan
-from trainsim.replay.order import Cells, Order
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.blocking import posted, with_messages
-from trainsim.schedules.cells import Rows, cell_of, schedule
+from trainsim.schedules.cells import Rows, cell_of, format_cell, schedule
 from trainsim.schedules.messages import Exchange, Item, Links, Message, mails
+from trainsim.schedules.orders import Cells, Order
 from trainsim.schedules.placement import Placement
 
 Step = Cells | Exchange
@@ -86,3 +86,48 @@ def _received_in_time(row: Iterable[Step], links: Links) -> None:
                         f"no rule for blocking messages brings the {message} to rank {links.rank} before {cell} "
                         'needs it; p2p_mode="async" carries out any order'
                     )
+
+
+def deadlock(rows: Sequence[Sequence[Step]], order: Order) -> str | None:
+    """Who waits for whom if the exchanges can never all be carried out; None if they can."""
+    at = [0] * order.ranks
+    posted_by: dict[Message, set[str]] = {}
+    moved = True
+    while moved:
+        moved = False
+        for rank, row in enumerate(rows):
+            while at[rank] < len(row):
+                step = row[at[rank]]
+                if isinstance(step, Exchange):
+                    _post(step, posted_by)
+                    if _awaited(step, posted_by):
+                        break
+                at[rank] += 1
+                moved = True
+    stuck = [rank for rank, row in enumerate(rows) if at[rank] < len(row)]
+    lines = [f"  {_waits(rank, rows[rank], at[rank], posted_by, order)}" for rank in stuck]
+    return "\n".join(["blocking messages wait for each other:", *lines]) if stuck else None
+
+
+def _post(exchange: Exchange, posted_by: dict[Message, set[str]]) -> None:
+    for message in exchange.sends:
+        posted_by.setdefault(message, set()).add("send")
+    for message in exchange.receives:
+        posted_by.setdefault(message, set()).add("receive")
+
+
+def _awaited(exchange: Exchange, posted_by: Mapping[Message, set[str]]) -> list[tuple[str, Message]]:
+    """What the other sides have not posted yet."""
+    sides = [("receive", m) for m in exchange.sends] + [("send", m) for m in exchange.receives]
+    return [(side, message) for side, message in sides if side not in posted_by.get(message, ())]
+
+
+def _waits(rank: int, row: Sequence[Step], at: int, posted_by: Mapping[Message, set[str]], order: Order) -> str:
+    exchange = row[at]
+    assert isinstance(exchange, Exchange)
+    before = [format_cell(step) for step in row[:at] if not isinstance(step, Exchange)]
+    waits = [
+        f"rank {order.rank_of[message.stage if side == 'send' else message.target]} to {side} the {message}"
+        for side, message in _awaited(exchange, posted_by)
+    ]
+    return f"rank {rank} {'after ' + before[-1] if before else 'at the start'} waits for {' and '.join(waits)}"

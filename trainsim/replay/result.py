@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from trainsim.replay.mail import Step
-from trainsim.replay.order import Cells, Order
 from trainsim.replay.running import spans
 from trainsim.replay.times import Times
 from trainsim.schedules import Work
 from trainsim.schedules.cells import format_cell
+from trainsim.schedules.orders import Cells, Order
 from trainsim.system import Floats
 
 STEADY = 6

@@ -8,14 +8,14 @@ from math import frexp, inf
 import numpy as np
 
 from trainsim.engine import run
-from trainsim.errors import InvalidPlan
+from trainsim.errors import Deadlock, InvalidPlan
 from trainsim.exact import LONGEST
 from trainsim.fold import unfolded
 from trainsim.replay.lowering import CHAIN, lower
 from trainsim.replay.mail import Step
-from trainsim.replay.order import Order
 from trainsim.replay.times import Times
 from trainsim.schedules.messages import Exchange
+from trainsim.schedules.orders import Order
 from trainsim.system import Floats
 from trainsim.trace import Trace
 
@@ -30,7 +30,10 @@ def spans(
     The clock is exact: a power of two makes the most of its range.
     """
     scale = _scale(order, times, iterations)
-    trace = run(unfolded(lower(order, times.scaled(scale), rows, iterations)))
+    try:
+        trace = run(unfolded(lower(order, times.scaled(scale), rows, iterations)))
+    except Deadlock as stuck:  # whose first line has a time in the clock's unit
+        raise Deadlock("\n".join(["the order waits for itself:", *str(stuck).splitlines()[1:]])) from None
     found = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
     if rows is not None:
         for rank, row in enumerate(rows):

@@ -8,8 +8,8 @@ from math import isfinite
 from numbers import Real
 
 from trainsim.errors import InvalidPlan
-from trainsim.replay.order import Cells, Order
 from trainsim.schedules import Work
+from trainsim.schedules.orders import Cells, Order
 
 Given = float | Sequence[float]
 """A time of every stage, or one for all of them."""

@@ -104,12 +104,10 @@ def _steps(order: Sequence[Slot | Pair], paired: bool) -> list[list[Slot | Pair]
 def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int, list[Message]]:
     """Messages to receive by the step after which the rank posts them; -1: before the first."""
     found: dict[int, list[Message]] = defaultdict(list)
-    step_of = {
-        direction: [k for k, step in enumerate(steps) for slot in flat(step) if (slot.work is Work.F) == direction]
-        for direction in (True, False)
-    }
-    for direction, own in step_of.items():
-        done = [s for step in steps for s in flat(step) if (s.work is Work.F) == direction and s.work is not Work.W]
+    numbered = [(k, slot) for k, step in enumerate(steps) for slot in flat(step) if slot.work is not Work.W]
+    for direction in (True, False):
+        own = [k for k, slot in numbered if (slot.work is Work.F) == direction]
+        done = [slot for _, slot in numbered if (slot.work is Work.F) == direction]
         place = {(slot.microbatch, slot.chunk): k for k, slot in enumerate(done)}
         for k, slot in enumerate(done):
             for message in links.receives(slot):

@@ -23,6 +23,11 @@ class Message(NamedTuple):
     stage: int
     microbatch: int
 
+    @property
+    def target(self) -> int:
+        """The stage that it goes to."""
+        return self.stage + (1 if self.work is Work.F else -1)
+
     def __str__(self) -> str:
         """
         >>> str(Message(Work.B, 2, 7)), str(Message(Work.F, 2, 7))

@@ -14,12 +14,12 @@ def waits_for_ever(
 ) -> list[Slot | Pair]:
     """The pass at which each rank is stuck; none if the *rows*, one per rank, can be carried out.
 
-    >>> from trainsim.schedules import Work
-    >>> forward, backward = Slot(Work.F, 0), Slot(Work.B, 0)
-    >>> waits_for_ever([[forward, backward], [forward, backward]], chunks=1)
+    >>> from trainsim.schedules import schedules
+    >>> first, last = (list(schedules["1f1b"](rank, 2, microbatches=2)) for rank in (0, 1))
+    >>> waits_for_ever([first, last], chunks=1)
     []
-    >>> print(*waits_for_ever([[forward, backward], [backward, forward]], chunks=1))
-    B0
+    >>> print(*waits_for_ever([[first[k] for k in (0, 2, 1, 3)], last[2:] + last[:2]], chunks=1))
+    B0 F1
     """
     orders = [list(row) for row in rows]
     links = [Links(rank=rank, ranks=len(orders), chunks=chunks, placement=placement) for rank in range(len(orders))]

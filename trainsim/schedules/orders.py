@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from trainsim.errors import InvalidPlan
-from trainsim.schedules import Work
+from trainsim.schedules import Pair, Slot, Work
 from trainsim.schedules.cells import Cell, format_cell, parse_order
 from trainsim.schedules.placement import Placement, place_of
 
@@ -61,6 +61,13 @@ class Order:
     def texts(self) -> tuple[tuple[str, ...], ...]:
         """The order as PyTorch's cells."""
         return tuple(tuple(map(format_cell, row)) for row in self.rows)
+
+    def slots(self, rank: int) -> list[Slot | Pair]:
+        """What *rank* does, as slots: its stages, in order along the pipeline, are its chunks."""
+        mine = [stage for stage, place in enumerate(self.rank_of) if place == rank]
+        chunk_of = {stage: chunk for chunk, stage in enumerate(mine)}
+        rows = ([Slot(cell.work, cell.microbatch, chunk_of[cell.stage]) for cell in row] for row in self.rows[rank])
+        return [Pair(*row) if len(row) == 2 else row[0] for row in rows]
 
     def follows(self, stage: int) -> int | None:
         """The stage that the activation of *stage* goes to."""
