@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from trainsim.program.lower import lower
 from trainsim.program.stages import virtual_stages
 from trainsim.program.verify import verify
 from trainsim.schedules import schedules
+from trainsim.schedules.cells import schedule
+from trainsim.schedules.files import write_schedule
 from trainsim.schedules.traits import traits
+from trainsim.simulate import simulate
 
 # -- stages and parameters ---------------------------------------------------------------------------------------
 
@@ -347,3 +351,13 @@ def test_post_validation_takes_the_barrier_out_of_the_period() -> None:
         for late in (False, True)
     )
     assert goes_on < waits
+
+
+def test_a_schedule_from_a_file_runs_like_the_schedule_itself(tmp_path: Path) -> None:
+    path = tmp_path / "zbv.csv"
+    write_schedule(schedule("zb-v", 4, 8, chunks=2), path)
+    ours, file = (small(pipeline__schedule=name, training__global_batch=32) for name in ("zb-v", str(path)))
+    assert file.pipeline.layout == ours.pipeline.layout
+    assert same_spans(simulate(ours).trace, simulate(file).trace)
+    with pytest.raises(InvalidPlan, match=r"is an order for pp = 4, not 2"):
+        small(pipeline__schedule=str(path), parallel__pp=2)

@@ -11,8 +11,8 @@ from trainsim.analysis.lanes import Floats
 from trainsim.explain.options import LAYERS, Trial
 from trainsim.job import Slow
 from trainsim.result import Result
+from trainsim.schedules.lookup import facts
 from trainsim.schedules.placement import model_stage
-from trainsim.schedules.traits import traits
 
 NEAR_MEAN = 0.005
 """Above the mean by less than this, a stage is not slow."""
@@ -87,7 +87,7 @@ def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
 def _held(result: Result) -> list[list[int]]:
     """The stages of the layout that each pipeline rank holds."""
     job, parts = result.job, result.simulation.plan.parts
-    place, pp = traits(job.pipeline.schedule).placement, job.parallel.pp
+    place, pp = facts(job.pipeline.schedule).placement, job.parallel.pp
     return [[model_stage(place, s.index, pp) for s in parts.of_rank(rank)] for rank in range(pp)]
 
 

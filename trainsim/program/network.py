@@ -13,7 +13,7 @@ import numpy as np
 from trainsim.collectives.pattern import instant, latency_only, message_pattern, pattern
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
-from trainsim.schedules.traits import traits
+from trainsim.schedules.lookup import facts
 from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
 
 CONTROL = ("control-next", "control-previous")
@@ -44,7 +44,7 @@ class Network:
     def __init__(self, job: Job):
         self.job = job
         self.mesh = mesh_of(job)
-        self.replicas = traits(job.pipeline.schedule).replicas
+        self.replicas = facts(job.pipeline.schedule).replicas
         self.bandwidth = link_bandwidth(job)
         self._members: dict[tuple[str, ...], Ints] = {}
         self._patterns: dict[tuple[str | int, str], Pattern] = {}

@@ -18,7 +18,7 @@ from trainsim.model.layers import (
 from trainsim.program.blocks import Block, Blocks, element_bytes
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
-from trainsim.schedules.traits import traits
+from trainsim.schedules.lookup import facts
 from trainsim.sharding import Exchange, strategies
 from trainsim.sharding import Parts as Gradients
 
@@ -125,7 +125,7 @@ def work_out(job: Job) -> Parts:
         padded_vocab=job.padded_vocab,
     )
     style = style_of(framework, training.attention)
-    split = traits(job.pipeline.schedule).split
+    split = facts(job.pipeline.schedule).split
     launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
     layers = layer_operations(job.model, shape, style)
     embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)

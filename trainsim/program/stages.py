@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from trainsim.errors import InvalidPlan
 from trainsim.job import Job
+from trainsim.schedules.lookup import facts
 from trainsim.schedules.placement import place_of
-from trainsim.schedules.traits import traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def virtual_stages(job: Job) -> tuple[Stage, ...]:
     Raises InvalidPlan when the layout has lost or invented layers.
     """
     layout, pp, chunks = job.pipeline.layout, job.parallel.pp, job.pipeline.chunks
-    shape = traits(job.pipeline.schedule)
+    shape = facts(job.pipeline.schedule)
     length = pp * chunks // shape.replicas
     if len(layout) != length or sum(layout) != job.model.layers:
         raise InvalidPlan(

@@ -25,8 +25,8 @@ from trainsim.program.parts import Parts
 from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.stages import Stage
 from trainsim.program.templates import PASSES, Cuts, Pass, template
-from trainsim.schedules import Pair, Slot, Work, flat, schedules
-from trainsim.schedules.blocking import posted
+from trainsim.schedules import Pair, Slot, Work, flat
+from trainsim.schedules.lookup import items_of, slots_of
 from trainsim.schedules.messages import Exchange, Item
 from trainsim.sharding import Bucket
 from trainsim.sharding import Exchange as DataExchange
@@ -88,11 +88,10 @@ def rank_program(parts: Parts, rank: int) -> Program:
 
 def _items(parts: Parts, rank: int) -> tuple[Item, ...]:
     """The schedule's order; with the exchanges of blocking messages, if they block."""
-    job = parts.job
-    numbers = {"microbatches": job.training.microbatches, "chunks": job.pipeline.chunks}
-    if parts.blocking:
-        return tuple(posted(job.pipeline.schedule, rank, job.parallel.pp, **numbers))
-    return tuple(schedules[job.pipeline.schedule](rank, job.parallel.pp, **numbers))
+    job, pipeline = parts.job, parts.job.pipeline
+    find = items_of if parts.blocking else slots_of
+    microbatches = job.training.microbatches
+    return tuple(find(pipeline.schedule, rank, job.parallel.pp, microbatches=microbatches, chunks=pipeline.chunks))
 
 
 def delayed(program: Program, delays: Iterable[Delay]) -> Program:

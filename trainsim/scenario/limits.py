@@ -61,8 +61,6 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
         what = "cuts sequences into slices" if shape.sliced else "updates weights without a flush"
         message = f"{schedule} {what}, which is simulated in ts.replay only, not on real layers"
         yield Fault("pipeline.schedule", message)
-    if schedule.endswith(".csv"):
-        yield Fault("pipeline.schedule", f"schedules from files are not built yet; {', '.join(schedules)} are")
 
 
 def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:

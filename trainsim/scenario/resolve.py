@@ -19,8 +19,7 @@ from trainsim.scenario.parts import find_cluster, find_model, perturbations
 from trainsim.scenario.training import USUAL_SEQUENCE, resolve_training
 from trainsim.scenario.written import shorten_layout, written_out
 from trainsim.schedules import schedules
-from trainsim.schedules.check import check
-from trainsim.schedules.traits import traits
+from trainsim.schedules.lookup import check_numbers, facts, is_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +112,13 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
     if not spec.schedule:
         context.derived("pipeline.schedule", name, f"chunks {spec.chunks}")
     with context.at("pipeline.schedule"):
-        name = schedules.canonical(name)
-    shape, chunks = traits(name), spec.chunks
+        name = name if is_file(name) else schedules.canonical(name)
+        shape, chunks = facts(name), spec.chunks
     if shape.chunks is not None and "chunks" not in spec.model_fields_set and shape.chunks != chunks:
         chunks = shape.chunks
         context.derived("pipeline.chunks", chunks, f"as {name} needs")
     with context.at("pipeline"):
-        check(name, parallel.pp, microbatches=training.microbatches, chunks=chunks)
+        check_numbers(name, parallel.pp, microbatches=training.microbatches, chunks=chunks)
     stages = _layout(context, model, parallel.pp, chunks // shape.replicas)
     context.require(checks.recomputed_layers(layers=training.recompute_layers, layout=stages))
     return Pipeline(

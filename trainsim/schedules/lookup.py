@@ -1,0 +1,73 @@
+"""Schedules by name or by file: the order and the facts of whatever a scenario names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from trainsim.errors import InvalidPlan
+from trainsim.schedules import Pair, Slot, Work, flat, schedules
+from trainsim.schedules.blocking import posted, with_messages
+from trainsim.schedules.check import check
+from trainsim.schedules.files import read_schedule
+from trainsim.schedules.messages import Item, Links
+from trainsim.schedules.orders import Order
+from trainsim.schedules.traits import Traits, traits
+
+SUFFIX = ".csv"
+
+
+def is_file(schedule: str) -> bool:
+    """Whether *schedule* names a file in PyTorch's format rather than a registered schedule."""
+    return schedule.endswith(SUFFIX)
+
+
+@lru_cache(maxsize=16)
+def order_in(path: str) -> Order:
+    """The order in a file, read once. Raises InvalidPlan with the line and the cell."""
+    return read_schedule(path)
+
+
+def facts(schedule: str) -> Traits:
+    """Traits of a schedule, or those that its file shows. Raises UnknownName and InvalidPlan."""
+    if not is_file(schedule):
+        return traits(schedule)
+    order = order_in(schedule)
+    if order.placement is None:
+        raise InvalidPlan(f"{schedule} lays its stages over the ranks in no usual way: loop, V, wave or two-way are")
+    slots = [slot for rank in range(order.ranks) for slot in order.slots(rank)]
+    return Traits(
+        placement=order.placement,
+        chunks=order.chunks,
+        split=any(slot.work in (Work.I, Work.W) for slot in flat(slots)),
+        replicas=2 if order.two_way else 1,
+        paired=any(isinstance(slot, Pair) for slot in slots),
+        source=schedule,
+    )
+
+
+def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int) -> None:
+    """Return when a schedule or a file can run on these numbers; raises InvalidPlan that says which would work."""
+    if not is_file(schedule):
+        check(schedule, ranks, microbatches=microbatches, chunks=chunks)
+        return
+    order = order_in(schedule)
+    asked, written = (ranks, chunks, microbatches), (order.ranks, order.chunks, order.microbatches)
+    for what, mine, its in zip(("pp", "chunks", "microbatches"), asked, written, strict=True):
+        if mine != its:
+            raise InvalidPlan(f"{schedule} is an order for {what} = {its}, not {mine}")
+
+
+def slots_of(schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int) -> Sequence[Slot | Pair]:
+    """What *rank* does, in order."""
+    if is_file(schedule):
+        return order_in(schedule).slots(rank)
+    return list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks))
+
+
+def items_of(schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int) -> Sequence[Item]:
+    """The same with the exchanges of blocking messages; those of a file are posted as Megatron-LM posts its own."""
+    if not is_file(schedule):
+        return posted(schedule, rank, ranks, microbatches=microbatches, chunks=chunks)
+    links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=facts(schedule).placement)
+    return with_messages(order_in(schedule).slots(rank), links)
