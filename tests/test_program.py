@@ -355,7 +355,7 @@ def test_post_validation_takes_the_barrier_out_of_the_period() -> None:
 
 def test_a_schedule_from_a_file_runs_like_the_schedule_itself(tmp_path: Path) -> None:
     path = tmp_path / "zbv.csv"
-    write_schedule(schedule("zb-v", 4, 8, chunks=2), path)
+    write_schedule(schedule("zb-v", 4, 16, chunks=2), path)
     ours, file = (small(pipeline__schedule=name, training__global_batch=32) for name in ("zb-v", str(path)))
     assert file.pipeline.layout == ours.pipeline.layout
     assert same_spans(simulate(ours).trace, simulate(file).trace)
