@@ -16,7 +16,7 @@ from trainsim.analysis.expectation import Expectation, expectation
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import MemoryUse, memory
-from trainsim.analysis.period import first_steps, period
+from trainsim.analysis.period import first_steps, period, step_ends
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
 from trainsim.errors import InvalidPlan
@@ -89,6 +89,11 @@ class Result:
     def step_time(self) -> float:
         """Seconds of a step: of several, their mean, the first and the last included."""
         return self.lanes.step
+
+    @property
+    def step_ends(self) -> tuple[float, ...]:
+        """Seconds at which each of several steps is over; nothing for a single one."""
+        return tuple(step_ends(self.lanes).tolist()) if self.steps > 1 else ()
 
     @property
     def period(self) -> float | None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.analysis.kinds import BACKWARD, PASSES
 from trainsim.analysis.lanes import Floats, Ints, Lanes
 from trainsim.analysis.memory import task_bounds
 from trainsim.analysis.passes import gaps
@@ -21,6 +22,22 @@ class Slots(NamedTuple):
     start: Floats
     end: Floats
     seconds: Floats
+
+
+class Passes(NamedTuple):
+    """The passes of a compute chain as columns, by start; one that takes turns with another is whole again.
+
+    ``half`` is 1 for the forward and -1 for the backward of two that run at once, and 0 for all others. ``seconds`` are
+    those in spans per kind (passes x KINDS).
+    """
+
+    work: tuple[str, ...]
+    chunk: Ints
+    microbatch: Ints
+    start: Floats
+    end: Floats
+    seconds: Floats
+    half: Ints
 
 
 class Idle(NamedTuple):
@@ -69,6 +86,53 @@ def slots(lanes: Lanes, c: int) -> Slots:
         end=end,
         seconds=seconds,
     )
+
+
+def whole(tasks: Slots) -> Passes:
+    """The passes of *tasks*: segments of one pass joined."""
+    segments: dict[tuple[str, int, int], list[int]] = {}
+    for k, key in enumerate(zip(tasks.work, tasks.chunk.tolist(), tasks.microbatch.tolist(), strict=True)):
+        if key[0] in PASSES:
+            segments.setdefault(key, []).append(k)
+    first, last = (np.array([some[place] for some in segments.values()], np.int64) for place in (0, -1))
+    seconds = np.array([tasks.seconds[some].sum(0) for some in segments.values()]).reshape(-1, len(KINDS))
+    start, end = tasks.start[first], tasks.end[last]
+    paired = np.array([last[k] > first[k] for k in range(len(first))], bool)
+    overlap = (start[1:] < end[:-1]) & (paired[1:] | paired[:-1])
+    together = np.append(overlap, False) | np.append(False, overlap) if len(first) else paired
+    forward = np.array([key[0] == "F" for key in segments], bool)
+    return Passes(
+        work=tuple(key[0] for key in segments),
+        chunk=tasks.chunk[first],
+        microbatch=tasks.microbatch[first],
+        start=start,
+        end=end,
+        seconds=seconds,
+        half=np.where(together, np.where(forward, 1, -1), 0),
+    )
+
+
+def in_flight(tasks: Slots) -> int:
+    """The most chunks of microbatches that are kept at once, from the start of a forward to the end of its backward.
+
+    >>> one = np.zeros(4)
+    >>> in_flight(Slots(("F", "F", "B", "B"), one, np.array([0, 1, 0, 1]), one, one, one))
+    2
+    """
+    last: dict[tuple[int, int], int] = {}
+    keys = list(zip(tasks.chunk.tolist(), tasks.microbatch.tolist(), strict=True))
+    for k, work in enumerate(tasks.work):
+        if work in BACKWARD:
+            last[keys[k]] = k
+    held: set[tuple[int, int]] = set()
+    most = 0
+    for k, work in enumerate(tasks.work):
+        if work == "F":
+            held.add(keys[k])
+        most = max(most, len(held))
+        if last.get(keys[k]) == k:
+            held.discard(keys[k])
+    return most
 
 
 def idle(lanes: Lanes, c: int) -> Idle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainsim.report.scene import actors
+from trainsim.report.scene import actors, named
 
 if TYPE_CHECKING:
     from trainsim.result import Result
@@ -13,22 +13,19 @@ if TYPE_CHECKING:
 
 def chart(result: Result, ranks: Sequence[int] | None = None, *, column: float | None = None) -> str:
     """A line per rank; each column is *column* seconds (by default, 100 columns in all): the name of the pass that
-    fills it (``F3``, ``B0.1`` for chunk 1), dashes while it goes on, a dot where the rank waits, ``=`` for the rest of
-    the step."""
+    fills it (``F3``, ``B0.1`` for chunk 1, ``F3&B1`` for two at once), dashes while it goes on, a dot where the rank
+    waits, ``=`` for the rest of the step."""
     stages = actors(result, result.ranks(ranks))
-    column = column or (result.step_time or 1.0) / 100
-    width = round(result.step_time / column)
+    column = column or (result.duration or 1.0) / 100
+    width = round(result.duration / column)
     lines = []
     for stage in stages:
         line = ["."] * width
         for piece in stage.update:
-            first, end = round(piece.start / column), round(piece.end / column)
-            line[first:end] = "=" * (end - first)
-        one = stage.slots
-        for k, work in enumerate(one.work):
-            if len(work) == 1:
-                first, end = round(float(one.start[k]) / column), round(float(one.end[k]) / column)
-                name = f"{work}{one.microbatch[k]}" + (f".{one.chunk[k]}" if one.chunk[k] else "")
-                line[first:end] = name.ljust(end - first, "-")[: end - first]
+            left, right = round(piece.start / column), round(piece.end / column)
+            line[left:right] = "=" * (right - left)
+        for name, start, end in named(stage.slots):
+            left, right = round(start / column), round(end / column)
+            line[left:right] = name.ljust(right - left, "-")[: right - left]
         lines.append(f"{stage.rank:3d} {''.join(line)}")
     return "\n".join(lines) + "\n"

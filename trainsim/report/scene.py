@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats, Ints, Lanes
-from trainsim.analysis.slots import Idle, Piece, Slots, idle, slots, update
-from trainsim.program.instructions import KINDS
+from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, whole
 
 if TYPE_CHECKING:
     from trainsim.result import Result
@@ -23,6 +22,10 @@ PIXELS = 1500
 """About what a panel is wide: what is closer than a pixel is drawn as one box."""
 BANDS = ("recompute", "tp", "cp", "ep", "offload", "host", "delay")
 """What a pass is made of besides kernels of its own direction: drawn as bands whose height is their share."""
+BAR = 0.22
+"""Height of the bar that marks the last chunk; of chunks in between it is a part."""
+MAIN = {"F": "forward", "B": "backward", "I": "input", "W": "weight"}
+"""How each pass of the schedule looks."""
 
 
 class Boxes(NamedTuple):
@@ -77,7 +80,7 @@ class Stage:
 
     rank: int
     number: int
-    slots: Slots
+    slots: Passes
     idle: Idle
     sent: tuple[Floats, Floats]
     beside: dict[str, tuple[Floats, Floats]]
@@ -96,7 +99,7 @@ def _actor(lanes: Lanes, rank: int, c: int) -> Stage:
     ends = np.concatenate([lane.end for lane in sent] or [np.zeros(0)])
     beside = {lane.name: (lane.start, lane.end) for lane in lanes.others[c] if len(lane)}
     return Stage(
-        rank=rank, number=int(lanes.stage[c]), slots=slots(lanes, c), idle=idle(lanes, c),
+        rank=rank, number=int(lanes.stage[c]), slots=whole(slots(lanes, c)), idle=idle(lanes, c),
         sent=(starts, ends), beside=beside, update=update(lanes, c),
     )  # fmt: skip
 
@@ -170,33 +173,62 @@ def _reason(stage: int, source: int, what: str) -> str:
 
 
 def _passes(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
-    """Each pass a box; the bands in it are what it is made of besides its own kernels."""
-    one = stage.slots
-    length = np.maximum(one.end - one.start, 1e-300)
-    main = np.array([_main(work) for work in one.work])
-    for kind in np.unique(main).tolist():
-        of = main == kind
-        canvas.add(kind, one.start[of], one.end[of], bottom, top)
-    level = np.full(len(length), bottom)
-    for kind in BANDS:
-        share = one.seconds[:, COLUMN[kind]] / length
-        of = np.flatnonzero((share > 0.004) & (main != ""))
-        canvas.add(kind, one.start[of], one.end[of], level[of], level[of] + share[of] * (top - bottom))
-        level += share * (top - bottom)
+    """Each pass a box, the two of a pair above each other; the bands in it are what it is made of besides its own
+    kernels."""
+    one, tall = stage.slots, top - bottom
+    if len(one.work):
+        main = np.array([MAIN[work] for work in one.work])
+        low, high = _places(one, bottom, top)
+        for kind in np.unique(main).tolist():
+            of = main == kind
+            canvas.add(kind, one.start[of], one.end[of], low[of], high[of])
+        level, length = low.copy(), np.maximum(one.end - one.start, 1e-300)
+        for kind in BANDS:
+            share = one.seconds[:, COLUMN[kind]] / length
+            of = np.flatnonzero(share > 0.004)
+            canvas.add(kind, one.start[of], one.end[of], level[of], level[of] + share[of] * (high - low)[of])
+            level += share * (high - low)
+        _chunks(canvas, one, high, tall)
+        _numbers(canvas, one, np.minimum(level, high - 0.4 * (high - low)), high)
     _update(canvas, stage, bottom, top)
-    for k, (work, microbatch) in enumerate(zip(one.work, one.microbatch.tolist(), strict=True)):
-        if main[k]:
-            free = float(min(level[k], top - 0.4 * (top - bottom)))  # above the bands, if they leave room
-            text = _name(work, microbatch, int(one.chunk[k]))
-            canvas.note(float(one.start[k]), float(one.end[k]), (free + top) / 2, text, str(main[k]), top - free)
 
 
-def _name(work: str, microbatch: int, chunk: int) -> str:
-    return f"{microbatch}" + ("'" * chunk if chunk < 4 else f".{chunk}")
+def _places(one: Passes, bottom: float, top: float) -> tuple[Floats, Floats]:
+    """Bottom and top of each pass: the forward of a pair has the upper half, the backward the lower."""
+    middle = (bottom + top) / 2
+    return np.where(one.half == 1, middle, bottom), np.where(one.half == -1, middle, top)
 
 
-def _main(work: str) -> str:
-    return {"F": "forward", "B": "backward", "I": "backward", "W": "backward"}.get(work, "")
+def _chunks(canvas: _Canvas, one: Passes, high: Floats, tall: float) -> None:
+    """A bar along the top of passes over later chunks; the taller, the later."""
+    of = np.flatnonzero(one.chunk > 0)
+    if len(of):
+        thick = BAR * tall * one.chunk[of] / one.chunk.max() * np.where(one.half[of] == 0, 1.0, 0.6)
+        canvas.add("chunk", one.start[of], one.end[of], high[of] - thick, high[of])
+
+
+def _numbers(canvas: _Canvas, one: Passes, free: Floats, high: Floats) -> None:
+    """Microbatches, above the bands if they leave room."""
+    for k, work in enumerate(one.work):
+        low, top = float(free[k]), float(high[k])
+        place = float(one.start[k]), float(one.end[k]), (low + top) / 2
+        canvas.note(*place, _name(one, k), MAIN[work], top - low)
+
+
+def _name(one: Passes, k: int) -> str:
+    """``3``, or ``3.1`` for chunk 1."""
+    return f"{one.microbatch[k]}" + (f".{one.chunk[k]}" if one.chunk[k] else "")
+
+
+def named(one: Passes) -> Iterator[tuple[str, float, float]]:
+    """Name (``F3.1``), start and end of each pass; two at once have one name (``F3&B1``)."""
+    before = ""
+    for k, work in enumerate(one.work):
+        name = f"{before}{work}{_name(one, k)}"
+        first = k - 1 if before else k
+        before = f"{name}&" if one.half[k] == 1 else ""
+        if not before:
+            yield name, float(one.start[first]), float(one.end[first : k + 1].max())
 
 
 def _update(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
@@ -243,18 +275,25 @@ class _Streams:
         self.names = tuple(sorted((n for n in names if n != "compute"), key=list(COLUMN).index))
 
     def draw(self, canvas: _Canvas, places: dict[str, tuple[float, float]]) -> None:
-        kind_of = np.array([COLUMN[label.kind] for label in self.labels], np.int64)
         for label, _, start, end in self.columns:
             for one in np.unique(label).tolist():
                 of = label == one
                 what = self.labels[one]
                 bottom, top = places[what.stream]
-                canvas.add(KINDS[int(kind_of[one])], start[of], end[of], bottom, top)
+                self._spans(canvas, what.kind, (start[of], end[of]), (bottom, top))
                 for a, b in zip(start[of].tolist(), end[of].tolist(), strict=True):
                     canvas.note(a, b, (bottom + top) / 2, what.name, what.kind, top - bottom)
         bottom, top = places["compute"]
-        one = self.stage.slots
-        for k, (work, microbatch) in enumerate(zip(one.work, one.microbatch.tolist(), strict=True)):
-            if _main(work):
-                name = f"{work}{_name(work, microbatch, int(one.chunk[k]))}"
-                canvas.note(float(one.start[k]), float(one.end[k]), top + GAP * 0.6, name, "pass", GAP)
+        for name, first, last in named(self.stage.slots):
+            canvas.note(first, last, top + GAP * 0.6, name, "pass", GAP)
+
+    def _spans(self, canvas: _Canvas, kind: str, times: tuple[Floats, Floats], place: tuple[float, float]) -> None:
+        """Kernels of half a backward look like that half."""
+        one, looks = self.stage.slots, np.full(len(times[0]), kind, object)
+        if kind == "backward" and len(one.work):
+            at = np.searchsorted(one.start, times[0], side="right") - 1
+            own = np.array([MAIN[work] for work in one.work], object)[np.maximum(at, 0)]
+            looks[:] = np.where(own == "forward", kind, own)
+        for look in dict.fromkeys(looks.tolist()):
+            of = looks == look
+            canvas.add(str(look), times[0][of], times[1][of], *place)

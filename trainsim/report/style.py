@@ -21,6 +21,8 @@ class Look(NamedTuple):
 LOOKS = {
     "forward": Look("#b7dfa6", "#16380b", "", "forward"),
     "backward": Look("#6aa3d5", "#04203a", "", "backward"),
+    "input": Look("#86b8e6", "#04203a", "", "inputs (I)"),
+    "weight": Look("#2a8c7e", "#ffffff", "", "weights (W)"),
     "recompute": Look("#2f5f95", "#ffffff", "", "recompute"),
     "tp": Look("#fdc37b", "#a85400", "/////", "tensor parallel (tp)"),
     "cp": Look("#f7a8a0", "#8c2f26", "/////", "context parallel (cp)"),
@@ -32,6 +34,7 @@ LOOKS = {
     "host": Look("#d9d9d9", "#6b6b6b", ".....", "host"),
     "delay": Look("#e3342f", "#ffffff", "", "delay (what-if)"),
     "other": Look("#a9a9a9", "#333333", "", "other"),
+    "chunk": Look("#00000040", "#000000", "", "later chunk"),
     "bubble": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
     "waiting": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
 }

@@ -28,25 +28,36 @@ class Window(NamedTuple):
     end: float
 
 
-def windows(stages: Sequence[Stage], step: float, warmup: float, cooldown: float) -> tuple[Window, ...]:
+def windows(
+    stages: Sequence[Stage], step: float, warmup: float, cooldown: float, *, ends: Sequence[float] = ()
+) -> tuple[Window, ...]:
     """The whole step if its passes fit in one panel; else three windows of one length.
 
     Warm-up goes on until the first rank has had its first backward pass; cool-down begins when some rank has begun its
-    last forward pass. The length is that of the longer of the two, within reason.
+    last forward pass. The length is that of the longer of the two, within reason. Several steps end at *ends*: the
+    window between shows the end of one of them.
     """
     if max(len(stage.slots.work) for stage in stages) <= WHOLE:
-        return (Window("whole step", 0.0, step),)
-    firsts = [stage.slots.end[stage.slots.work.index("B")] for stage in stages if "B" in stage.slots.work]
+        return (Window(f"{len(ends)} steps" if len(ends) > 1 else "whole step", 0.0, step),)
+    firsts = [
+        min((stage.slots.end[_first(stage, work)] for work in "BI" if work in stage.slots.work), default=0.0)
+        for stage in stages
+    ]
     lasts = [stage.slots.start[_last(stage, "F")] for stage in stages if "F" in stage.slots.work]
     length = max([max(firsts, default=0.0), step - min(lasts, default=step)]) * 1.04
     few = float(np.median([typical(stage) for stage in stages])) * 40
     length = float(np.clip(length, max(few, 1.5 * warmup, 1.2 * cooldown), step / 3.2))
-    middle = (warmup + step - cooldown) / 2
+    between = len(ends) > 1
+    middle = ends[(len(ends) - 1) // 2] if between else (warmup + step - cooldown) / 2
     return (
         Window("warm-up", 0.0, length),
-        Window("steady state", middle - length / 2, middle + length / 2),
+        Window("from step to step" if between else "steady state", middle - length / 2, middle + length / 2),
         Window("cool-down", step - length, step),
     )
+
+
+def _first(stage: Stage, work: str) -> int:
+    return stage.slots.work.index(work)
 
 
 def _last(stage: Stage, work: str) -> int:

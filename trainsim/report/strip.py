@@ -1,0 +1,45 @@
+"""A whole run as an image: a few rows of pixels per rank, the colour of what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.report.scene import MAIN, Stage
+from trainsim.report.style import LOOKS
+
+COLUMNS, ROWS = 2200, 8
+"""Pixels of the image: in all, and per rank."""
+Pixels = npt.NDArray[np.float64]
+
+
+def strip(stages: Sequence[Stage], end: float) -> Pixels:
+    """Red, green and blue of [ranks * ROWS, COLUMNS] pixels from 0 to *end* seconds; idle time is white."""
+    image = np.ones((len(stages) * ROWS, COLUMNS, 3))
+    at = (np.arange(COLUMNS) + 0.5) / COLUMNS * end
+    for k, stage in enumerate(stages):
+        for half in (1, -1):
+            top = k * ROWS + (0 if half == 1 else ROWS // 2)
+            _paint(image[top : top + ROWS // 2], stage, half, at)
+    return image
+
+
+def _paint(rows: Pixels, stage: Stage, half: int, at: Pixels) -> None:
+    """One half of the rows of a rank: what is alone fills both."""
+    from matplotlib.colors import to_rgb
+
+    one = stage.slots
+    mine = one.half != -half
+    starts = np.concatenate([one.start[mine], [piece.start for piece in stage.update]])
+    ends = np.concatenate([one.end[mine], [piece.end for piece in stage.update]])
+    works = [work for work, drawn in zip(one.work, mine.tolist(), strict=True) if drawn]
+    kinds = [MAIN[work] for work in works] + [piece.kind for piece in stage.update]
+    if not kinds:
+        return
+    order = np.argsort(starts, kind="stable")
+    shade = np.array([to_rgb(LOOKS[kinds[j]].fill) for j in order.tolist()])
+    j = np.searchsorted(starts[order], at, side="right") - 1
+    inside = (j >= 0) & (at < ends[order][np.maximum(j, 0)])
+    rows[:, inside] = shade[j[inside]]
