@@ -76,7 +76,10 @@ def _next(slot: Slot, rank: int, ranks: int, chunks: int) -> tuple[int, Slot] | 
 
 described.register("hanayo")(
     Traits(
-        placement=Placement.WAVE, chunks=None, needs="an even number of chunks: 2 per wave", source="arXiv 2308.15762"
+        placement=Placement.WAVE,
+        chunks=None,
+        needs="2 chunks per wave; made for as many microbatches as ranks",
+        source="arXiv 2308.15762",
     )
 )
 
