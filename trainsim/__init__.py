@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainsim.replay import schedule as schedule
     from trainsim.result import Result as Result
     from trainsim.scenario.scenario import Scenario as Scenario
+    from trainsim.side_by_side import compare as compare
     from trainsim.sweep.grid import sweep as sweep
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ _HOME = {
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
     "schedule": "trainsim.replay:schedule",
+    "compare": "trainsim.side_by_side:compare",
 }
 _CALLABLE = {
     "explain": "trainsim.explain.explanation:explain",
@@ -54,6 +56,7 @@ __all__ = [
     "Scenario",
     "TrainsimError",
     "collective_time",
+    "compare",
     "explain",
     "kernel_time",
     "model",

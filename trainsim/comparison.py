@@ -93,11 +93,11 @@ def compare(before: Result, after: Result) -> Comparison:
         bubble_after=after.bubble.fraction,
         mfu_before=before.mfu,
         mfu_after=after.mfu,
-        changes=differences(_stated(before), _stated(after)),
+        changes=differences(stated(before), stated(after)),
     )
 
 
-def _stated(result: Result) -> dict[str, Any]:
+def stated(result: Result) -> dict[str, Any]:
     """The scenario without the remarks on what was derived from what."""
     return {section: value for section, value in result.scenario.items() if section != "derived"}
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trainsim.cli.compare import compare
 from trainsim.cli.explain import explain
 from trainsim.cli.reading import grid_of, load
 from trainsim.cli.show import list_names, show
@@ -96,21 +97,7 @@ def sweep(
         raise KeyboardInterrupt
 
 
-@app.command()
-def compare(
-    before: Annotated[str, typer.Argument(metavar="A")],
-    after: Annotated[str, typer.Argument(metavar="B")],
-    as_json: Json = False,
-) -> None:
-    """Run two scenarios and say how much B differs from A, and from where."""
-    one, two = load(before, []), load(after, [])
-    difference = two.run() - one.run()
-    if as_json:
-        print_json(difference.to_dict())
-    else:
-        render(difference)
-
-
+app.command()(compare)
 app.command()(explain)
 app.add_typer(show, name="show")
 app.command("list")(list_names)

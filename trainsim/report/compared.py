@@ -12,6 +12,35 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from trainsim.comparison import Comparison
+    from trainsim.side_by_side import SideBySide
+
+
+def side_by_side(some: SideBySide) -> RenderableType:
+    """A row per run, then where each differs from the first."""
+    from rich.console import Group
+
+    first = some.columns[0]
+    grid = table("lrrrrrrr", space=1)
+    grid.add_row("", "step", "", "bubble", "MFU", "keeps", "sends", "memory", style="dim")
+    for column in some.columns:
+        ratio = column.step_time / first.step_time
+        change = "" if column is first else f"{ratio - 1.0:+.1%}" if ratio < 2.0 else f"x {ratio:.3g}"
+        grid.add_row(
+            _shorter(column.name, 19),
+            seconds(column.step_time),
+            change,
+            f"{column.bubble_fraction:.1%}",
+            f"{column.mfu:.1%}",
+            size(max(column.activations)),
+            size(column.p2p),
+            size(column.memory_peak) + ("" if column.fits else " [red]!"),
+        )
+    note = "[dim]keeps: activations on the fullest rank; sends: to other stages, per rank"
+    return Group(titled("Side by side", Group(grid, note)), *(comparison(one) for one in some.differences))
+
+
+def _shorter(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def comparison(one: Comparison) -> RenderableType:

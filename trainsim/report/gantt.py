@@ -9,7 +9,7 @@ import numpy as np
 
 from trainsim.errors import InvalidPlan
 from trainsim.figures import figure as new_figure
-from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, legend, panel, time_axis
+from trainsim.report.panel import LEFT, NOTE, RIGHT, WIDTH, add_axes, legend, panel, time_axis
 from trainsim.report.scene import Scene, Stage, actors, scene
 from trainsim.report.strip import strip
 from trainsim.report.style import seconds
@@ -58,7 +58,8 @@ def gantt(result: Result, ranks: Sequence[int], *, window: tuple[float, float] |
         panel(axes, result, one, part, layout.scale)
         top -= height + BETWEEN
     _title(figure, result, layout)
-    legend(figure, scenes, layout.height)
+    kinds = (kind for one in scenes for kind in one.boxes)
+    legend(figure, kinds, layout.height, note="" if all(one.detailed for one in scenes) else NOTE)
     return figure
 
 

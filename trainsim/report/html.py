@@ -16,8 +16,11 @@ from trainsim.report.style import MEMORY, PARTS, count, seconds, seconds_of, siz
 from trainsim.report.text import waits_for
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from trainsim.comparison import Comparison
     from trainsim.result import Result
+    from trainsim.side_by_side import SideBySide
 
 
 def page(result: Result, picture: bytes | None = None) -> str:
@@ -85,6 +88,19 @@ def comparison(one: Comparison) -> str:
     )
 
 
+def side_by_side(some: SideBySide) -> str:
+    """Runs in a table with their Gantt charts on one time axis, for a notebook."""
+    rows = [
+        (
+            escape(c.name), seconds(c.step_time), f"{c.bubble_fraction:.1%}", f"{c.mfu:.1%}", size(max(c.activations)),
+            size(c.p2p), size(c.memory_peak) + ("" if c.fits else ": does not fit"),
+        )
+        for c in some.columns
+    ]  # fmt: skip
+    head = ("", "step", "bubble", "MFU", "activations", "p2p", "memory")
+    return f"<style>{_css()}</style><div class='trainsim card'>{_table(head, rows)}{_image(_png(some.gantt()))}</div>"
+
+
 def tiles(result: Result) -> str:
     """The figures that matter most."""
     use, speed = result.memory, result.throughput
@@ -125,8 +141,12 @@ def breakdown(result: Result) -> str:
 
 def png(result: Result) -> bytes:
     """The Gantt chart as PNG."""
+    return _png(result.gantt())
+
+
+def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
-    result.gantt().savefig(out, format="png", dpi=110)
+    figure.savefig(out, format="png", dpi=110)
     return out.getvalue()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +41,8 @@ ORDER = (
     "chunk",
 )
 """Drawn, and listed in the legend, in this order."""
+NOTE = "numbers: microbatch; bands in a pass: their share of its time; < 2: waits for stage 2"
+"""How to read what is not zoomed in."""
 PASSES = ("forward", "backward", "input", "weight")
 
 
@@ -172,25 +174,21 @@ def time_axis(axes: Axes, part: Window) -> None:
     axes.set_axisbelow(True)
 
 
-def legend(figure: Figure, scenes: Sequence[Scene], height: float) -> None:
-    """What was drawn, at the foot of a figure of *height* inches."""
+def legend(figure: Figure, kinds: Iterable[str], height: float, *, note: str = "", path: bool = True) -> None:
+    """What was drawn, at the foot of a figure of *height* inches; *path*: the critical path too."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    seen = [kind for kind in ORDER if any(kind in one.boxes for one in scenes)]
+    seen = set(kinds)
     handles: list[Patch | Line2D] = [
         Patch(
             facecolor=LOOKS[kind].fill, edgecolor=LOOKS[kind].ink if LOOKS[kind].hatch else "#999999", linewidth=0.5,
             hatch=LOOKS[kind].hatch or None, label=LOOKS[kind].title,
         )
-        for kind in [*seen[1:], *seen[:1]]
+        for kind in [*ORDER[1:], *ORDER[:1]] if kind in seen
     ]  # fmt: skip
-    handles.append(Line2D([], [], color=CRITICAL, linewidth=1.4, label="critical path"))
-    note = (
-        ""
-        if all(one.detailed for one in scenes)
-        else "numbers: microbatch; bands in a pass: their share of its time; < 2: waits for stage 2"
-    )
+    if path:
+        handles.append(Line2D([], [], color=CRITICAL, linewidth=1.4, label="critical path"))
     figure.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(LEFT / WIDTH - 0.005, 0.0), ncol=len(handles), frameon=False,
         fontsize=8.5 if len(handles) < 11 else 7.5, handlelength=1.8, handleheight=1.1,

@@ -26,6 +26,13 @@ def strip(stages: Sequence[Stage], end: float) -> Pixels:
     return image
 
 
+def painted(stages: Sequence[Stage]) -> set[str]:
+    """The kinds that a strip shows; idle time is white."""
+    return {MAIN[work] for stage in stages for work in stage.slots.work} | {
+        piece.kind for stage in stages for piece in stage.update
+    }
+
+
 def _paint(rows: Pixels, stage: Stage, half: int, at: Pixels) -> None:
     """One half of the rows of a rank: what is alone fills both."""
     from matplotlib.colors import to_rgb

@@ -248,11 +248,11 @@ def some(values: Sequence[float]) -> list[int | None]:
     return out
 
 
-def table(columns: str) -> Table:
+def table(columns: str, *, space: int = 2) -> Table:
     """A grid without lines; *columns* has a letter for each: ``l`` left, ``r`` right, ``L`` left and may be wrapped."""
     from rich.table import Table
 
-    grid = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, space))
     for side in columns:
         grid.add_column(justify="right" if side == "r" else "left", no_wrap=side != "L")
     return grid
