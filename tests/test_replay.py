@@ -160,6 +160,11 @@ def test_messages_of_an_order_are_recognised():
         replay(bare, p2p_mode="deepspeed").makespan == replay(schedule("deepspeed", 4, 8), p2p_mode="blocking").makespan
     )
     assert replay(bare, p2p_mode="blocking").makespan < replay(bare, p2p_mode="deepspeed").makespan
+    changed = schedule("deepspeed", 2, 2)
+    changed[0][:] = ["0F0", "0B0", "0F1", "0B1"]
+    slow = replay(changed, p2p_mode="blocking")
+    assert slow.order.texts[0] == tuple(changed[0])
+    assert slow.rows == replay([list(row) for row in changed], p2p_mode="blocking").rows
     with pytest.raises(InvalidPlan, match="this is another"):
         replay(schedule("gpipe", 4, 8), p2p_mode="deepspeed")
     with pytest.raises(InvalidPlan, match="loop, a V, a wave or both ways"):

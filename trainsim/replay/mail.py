@@ -50,7 +50,7 @@ def _schedule_of(order: Order, given: Iterable[Iterable[str]], rule: str, placem
         if texts != schedule(rule, order.ranks, order.microbatches, order.chunks):
             raise InvalidPlan(f'p2p_mode={rule!r} is for the order of {rule}; this is another, use "blocking"')
         return rule
-    if isinstance(given, Rows) and given.name in mails and texts == given:
+    if isinstance(given, Rows) and given.name in mails and given.unchanged():
         return given.name
     known = KNOWN.get(placement)
     if known and any(len(cells) == 2 for row in order.rows for cells in row):

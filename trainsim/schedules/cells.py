@@ -47,6 +47,11 @@ class Rows(list[list[str]]):
     def __init__(self, rows: Iterable[list[str]], name: str, numbers: Mapping[str, int | None]):
         super().__init__(rows)
         self.name, self.numbers = name, dict(numbers)
+        self._made = tuple(map(tuple, self))
+
+    def unchanged(self) -> bool:
+        """Whether the cells are still those of the schedule."""
+        return tuple(map(tuple, self)) == self._made
 
 
 def schedule(
