@@ -74,7 +74,7 @@ class Comparison:
         return comparison(self)
 
     def _repr_html_(self) -> str:
-        from trainsim.report.html import comparison
+        from trainsim.report.cards import comparison
 
         return comparison(self)
 

@@ -115,7 +115,7 @@ class SideBySide:
         return side_by_side(self)
 
     def _repr_html_(self) -> str:
-        from trainsim.report.html import side_by_side
+        from trainsim.report.cards import side_by_side
 
         return side_by_side(self)
 

@@ -89,6 +89,11 @@ class Explanation:
 
         return explanation(self)
 
+    def _repr_html_(self) -> str:
+        from trainsim.report.cards import explanation
+
+        return explanation(self)
+
 
 def explain(scenario: Scenario | str | Path, *, progress: bool | None = None) -> Explanation:
     """What would make a step of *scenario* (or of the file or name) shorter: each change is run at detail ``block``.

@@ -1,0 +1,68 @@
+"""What a notebook shows for runs that are compared or explained."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from trainsim.analysis.kinds import TITLES
+from trainsim.explain.losses import WORDS
+from trainsim.report.markup import bar, css, image, png_of, table
+from trainsim.report.style import seconds, seconds_of, size
+
+if TYPE_CHECKING:
+    from trainsim.comparison import Comparison
+    from trainsim.explain.explanation import Explanation
+    from trainsim.side_by_side import SideBySide
+
+
+def comparison(one: Comparison) -> str:
+    """Two runs side by side, for a notebook."""
+    most = max((abs(change) for _, change in one.causes), default=1.0)
+    rows = [
+        (
+            escape(part),
+            f"{'+' if change > 0 else '−'}{seconds(abs(change))}",
+            bar([(abs(change) / most, "#c0392b" if change > 0 else "#2e8b57")]),
+            escape(TITLES[part]),
+        )
+        for part, change in one.causes
+    ]
+    changes = [(escape(path), escape(str(a)), escape(str(b))) for path, (a, b) in one.changes.items()]
+    pairs = [
+        ("step", seconds(one.step_before), seconds(one.step_after)),
+        ("MFU", f"{one.mfu_before:.1%}", f"{one.mfu_after:.1%}"),
+        ("bubble", f"{one.bubble_before:.1%}", f"{one.bubble_after:.1%}"),
+        ("memory", size(one.memory_before), size(one.memory_after)),
+    ]
+    return (
+        f"<style>{css()}</style><div class='trainsim card'><h3>{one.seconds:+.4g} s ({one.ratio:+.1%})</h3>"
+        f"{table(('', one.before, one.after), [*pairs, *changes])}{table(('part', 'change', '', ''), rows)}</div>"
+    )
+
+
+def side_by_side(some: SideBySide) -> str:
+    """Runs in a table with their Gantt charts on one time axis, for a notebook."""
+    rows = [
+        (
+            escape(c.name), seconds(c.step_time), f"{c.bubble_fraction:.1%}", f"{c.mfu:.1%}", size(max(c.activations)),
+            size(c.p2p), size(c.memory_peak) + ("" if c.fits else ": does not fit"),
+        )
+        for c in some.columns
+    ]  # fmt: skip
+    head = ("", "step", "bubble", "MFU", "activations", "p2p", "memory")
+    return f"<style>{css()}</style><div class='trainsim card'>{table(head, rows)}{image(png_of(some.gantt()))}</div>"
+
+
+def explanation(one: Explanation) -> str:
+    """What would make a step shorter, for a notebook."""
+    lost = [
+        (escape(cause), seconds_of(value, one.step), f"{value / one.step:.1%}", escape(WORDS[cause]))
+        for cause, value in sorted(one.losses.causes.items(), key=lambda item: -item[1])
+    ]
+    options = [(escape(one.sentence(option)),) for option in (*one.actions, *one.resources)]
+    title = f"{escape(one.name)}: {seconds(one.losses.lost)} of {seconds(one.step)} are lost"
+    return (
+        f"<style>{css()}</style><div class='trainsim card'><h3>{title}</h3>"
+        f"{table(('', 'lost', '', ''), lost)}{table(('what would pay',), options)}</div>"
+    )
