@@ -12,6 +12,7 @@ from tests.runs import result
 from tests.traces import Shape
 from trainsim.errors import InvalidPlan
 from trainsim.program.instructions import KINDS
+from trainsim.report.chart import chart
 from trainsim.report.compared import comparison
 from trainsim.report.glyphs import width
 from trainsim.report.scene import actors, scene
@@ -48,7 +49,9 @@ def test_every_kind_has_a_look_and_neighbours_differ_in_grey():
         red, green, blue = (int(LOOKS[kind].fill[k : k + 2], 16) / 255 for k in (1, 3, 5))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    shades = sorted(lightness(kind) for kind in ("forward", "backward", "recompute", "optimizer", "bubble"))
+    shades = sorted(
+        lightness(kind) for kind in ("forward", "input", "backward", "weight", "recompute", "optimizer", "bubble")
+    )
     assert min(b - a for a, b in pairwise(shades)) > 0.08
     assert all(LOOKS[kind].hatch for kind in ("tp", "cp", "ep", "pp", "dp", "offload"))
 
@@ -161,3 +164,41 @@ def test_a_run_leaves_five_files(small, tmp_path):
     assert all(p.stat().st_size > 1000 for p in paths)
     first = [p.read_bytes() for p in paths]
     assert [p.read_bytes() for p in result(SMALL, "small").save(tmp_path / "out")] == first
+
+
+@pytest.fixture(scope="module")
+def dualpipev():
+    from tests.jobs import scenario
+
+    changes = {"pipeline.schedule": "dualpipev", "training.global_batch": 32, "training.tp_overlap": "none"}
+    return scenario().replace(changes).run()
+
+
+def test_two_passes_at_once_are_drawn_above_each_other(dualpipev):
+    one = scene(dualpipev, actors(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=False)
+    heights = {
+        kind: one.boxes[kind].top - one.boxes[kind].bottom for kind in ("forward", "backward", "input", "weight")
+    }
+    for kind in ("forward", "backward"):
+        assert set(np.round(heights[kind], 6)) == {0.5, 1.0}
+    assert set(np.round([*heights["input"], *heights["weight"]], 6)) == {1.0}
+    assert len(heights["input"]) == len(heights["weight"])
+    assert len(heights["forward"]) == 4 * 2 * 16
+
+
+def test_later_chunks_have_a_bar_and_a_name(dualpipev):
+    stages = actors(dualpipev, dualpipev.pipeline)
+    one = scene(dualpipev, stages, (0.0, dualpipev.duration), detailed=False)
+    assert len(one.boxes["chunk"].left) == sum(int((stage.slots.chunk == 1).sum()) for stage in stages)
+    assert {"3", "3.1"} < {note.text for note in one.notes}
+    rows = chart(dualpipev, column=dualpipev.duration / 400).splitlines()
+    assert "F4&B0.1" in rows[-1] or "F4.1&B0" in rows[-1]
+
+
+def test_kernels_of_half_a_backward_look_like_it(dualpipev):
+    zoomed = scene(dualpipev, actors(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=True)
+    passes = scene(dualpipev, actors(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=False)
+    for kind in ("input", "weight"):
+        drawn = np.sum(zoomed.boxes[kind].right - zoomed.boxes[kind].left)
+        assert 0 < drawn <= np.sum(passes.boxes[kind].right - passes.boxes[kind].left) + 1e-9
+    assert any("&" in note.text for note in zoomed.notes)

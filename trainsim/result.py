@@ -16,7 +16,7 @@ from trainsim.analysis.expectation import Expectation, expectation
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import MemoryUse, memory
-from trainsim.analysis.period import first_steps, period, step_ends
+from trainsim.analysis.period import period, step_ends
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
 from trainsim.errors import InvalidPlan
@@ -241,7 +241,7 @@ class Result:
                 f"steps={steps}: {self.steps} {'was' if self.steps == 1 else 'were'} simulated; "
                 f"simulation.steps: {max(steps, 1)} simulates more"
             )
-        return gantt(self, self.ranks(ranks), window=window or first_steps(self.lanes, steps))
+        return gantt(self, self.ranks(ranks), window=window, steps=steps or self.steps)
 
     def timeline(self, ranks: Sequence[int] | None = None) -> DataFrame:
         """Every span: rank, stream, name, kind, microbatch, layer, start, end (seconds)."""

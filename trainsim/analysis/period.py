@@ -24,8 +24,3 @@ def period(lanes: Lanes) -> float | None:
         return None
     ends = step_ends(lanes)
     return float(ends[-1] - ends[0]) / (lanes.steps - 1)
-
-
-def first_steps(lanes: Lanes, steps: int | None) -> tuple[float, float] | None:
-    """From 0 to the end of so many steps, seconds; None for all of them."""
-    return None if steps in (None, lanes.steps) else (0.0, float(step_ends(lanes)[steps - 1]))

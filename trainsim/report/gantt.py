@@ -38,13 +38,13 @@ HEAD, BETWEEN, FOOT = 0.62, 0.62, 0.55
 """Inches: title, space under each panel for its axis, legend."""
 
 
-def gantt(result: Result, ranks: Sequence[int], *, window: tuple[float, float] | None = None) -> Figure:
-    """The step, or *window* (seconds) of it, of some ranks as a matplotlib figure; nothing is written to disk.
+def gantt(result: Result, ranks: Sequence[int], *, steps: int, window: tuple[float, float] | None = None) -> Figure:
+    """The first *steps*, or *window* (seconds), of some ranks as a matplotlib figure; nothing is written to disk.
 
     Raises InvalidPlan for a window that is empty or outside the step.
     """
     stages = actors(result, ranks)
-    parts = _windows(result, stages, window)
+    parts = _windows(result, stages, window, steps)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
     layout = _layout(scenes, len(stages))
     figure = new_figure(figsize=(WIDTH, layout.height), dpi=110, facecolor="white")
@@ -63,10 +63,13 @@ def gantt(result: Result, ranks: Sequence[int], *, window: tuple[float, float] |
     return figure
 
 
-def _windows(result: Result, stages: Sequence[Stage], window: tuple[float, float] | None) -> tuple[Window, ...]:
+def _windows(
+    result: Result, stages: Sequence[Stage], window: tuple[float, float] | None, steps: int
+) -> tuple[Window, ...]:
     if window is None:
-        bubble, ends = result.bubble, result.step_ends
-        return windows(stages, result.duration, bubble.warmup_s, bubble.cooldown_s, ends=ends)
+        bubble, ends = result.bubble, result.step_ends[:steps]
+        until = result.duration if steps == result.steps else ends[-1]
+        return windows(stages, until, bubble.warmup_s, bubble.cooldown_s, ends=ends)
     start, end = max(0.0, float(window[0])), min(result.duration, float(window[1]))
     if not start < end:
         raise InvalidPlan(f"window {tuple(window)} shows nothing: the step is from 0 to {result.duration:.6g} s")

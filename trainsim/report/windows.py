@@ -37,7 +37,7 @@ def windows(
     last forward pass. The length is that of the longer of the two, within reason. Several steps end at *ends*: the
     window between shows the end of one of them.
     """
-    if max(len(stage.slots.work) for stage in stages) <= WHOLE:
+    if max(int((stage.slots.start < step).sum()) for stage in stages) <= WHOLE:
         return (Window(f"{len(ends)} steps" if len(ends) > 1 else "whole step", 0.0, step),)
     firsts = [
         min((stage.slots.end[_first(stage, work)] for work in "BI" if work in stage.slots.work), default=0.0)
