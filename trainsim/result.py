@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainsim.trace import Trace
 
 NEARLY_FULL = 0.85
-"""Part of the memory from which on a run is at risk: what nvidia-smi shows beyond a model's sum (SimuMax, BigScience)."""
+"""Part of the memory from which on a run is at risk: nvidia-smi shows more than the sum of tensors (BigScience)."""
 UNEXPLAINED = 0.10
 """A difference between closed form and simulation that is worth a warning."""
 

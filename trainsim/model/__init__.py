@@ -1,1 +1,1 @@
-"""What is trained: transformers, their parameters, FLOPs and operations. ``ts.model(name)`` loads one of the catalogue."""
+"""What is trained: transformers, their parameters, FLOPs and operations. ``ts.model(name)`` loads one by name."""
