@@ -92,7 +92,7 @@ def test_the_slow_stage_and_the_layer_to_move_are_named(explained):
 
 
 def test_a_head_that_needs_several_layers_moved_is_levelled():
-    heavy = {"model.vocab": 128000, "model.layers": 16, "training.global_batch": 16, "pipeline.layout": None}
+    heavy = {"model.vocab": 128000, "model.layers": 16, "training.global_batch": 8, "pipeline.layout": None}
     one = explain(scenario().replace(heavy))
     assert one.slowest.stage == 3
     assert one.slowest.reason == "of the head"

@@ -25,7 +25,7 @@ EVEN = {  # four equal stages on one node
 
 def run(schedule, steps=1, **changes):
     chunks = {"pipeline.chunks": 2} if traits(schedule).chunks is None else {}
-    settings = {"pipeline.schedule": schedule, "simulation.steps": steps, "training.global_batch": 32}
+    settings = {"pipeline.schedule": schedule, "simulation.steps": steps, "training.global_batch": 16}
     base = scenario(model__vocab=2048).replace({**settings, **chunks})
     return base.replace({key.replace("__", "."): value for key, value in changes.items()}).run()
 
@@ -53,7 +53,7 @@ def test_numbers_are_per_step(three):
     assert sum(three.breakdown.values()) == three.step_time
     for stage in three.breakdown_per_stage:
         assert sum(stage.values()) == three.step_time
-    assert three.samples_per_s == pytest.approx(32 / three.step_time)
+    assert three.samples_per_s == pytest.approx(16 / three.step_time)
     assert sum(cause.seconds for cause in three.critical_path.causes) == pytest.approx(three.step_time, abs=1e-9)
     assert three.to_dict()["period_s"] == three.period
 
@@ -110,7 +110,7 @@ def test_passes_are_whole_and_in_order(three):
 
 @pytest.mark.parametrize(("schedule", "most"), [("1f1b", [4, 3, 2, 1]), ("gpipe", [8] * 4), ("zb-h1", [4] * 4)])
 def test_chunks_in_flight(schedule, most):
-    result = run(schedule, training__global_batch=16)
+    result = run(schedule)
     assert [in_flight(slots(result.lanes, int(result.trace.rank_class[r]))) for r in result.pipeline] == most
 
 
