@@ -12,7 +12,7 @@ from trainsim.explain.alternatives import more_microbatches, other_schedules
 from trainsim.explain.layers import Slowest, moves, slowest
 from trainsim.explain.losses import RUNS, Losses, losses
 from trainsim.explain.options import LAYERS, RESOURCE, Option, Trial
-from trainsim.explain.resources import RESOURCES
+from trainsim.explain.resources import RESOURCES, resources
 from trainsim.job import Job
 from trainsim.report.progress import bar
 from trainsim.report.style import seconds
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WORTH = 0.002
 """A change that saves less than this part of the step is not worth a line."""
+FEW = 2
+"""Ways to move layers that are worth a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,11 @@ class Explanation:
 
     @property
     def actions(self) -> tuple[Option, ...]:
-        """Changes of the scenario that save something worth mentioning; those that fit in memory first."""
+        """Changes of the scenario that save something worth mentioning, with the best moves of layers only; those
+        that fit in memory first."""
         some = [o for o in self.options if o.kind != RESOURCE and o.saves > WORTH * self.step]
-        return tuple(sorted(some, key=lambda option: not option.fits))
+        moves = [o for o in some if o.kind == LAYERS][:FEW]
+        return tuple(sorted((o for o in some if o.kind != LAYERS or o in moves), key=lambda option: not option.fits))
 
     @property
     def resources(self) -> tuple[Option, ...]:
@@ -107,9 +111,10 @@ def explain(scenario: Scenario | str | Path, *, progress: bool | None = None) ->
     trials = (*moves(now, slow), *other_schedules(now.job), *more_microbatches(now.job))
     refused: dict[str, str] = {}
     options: list[Option] = []
-    with bar("explain", len(trials) + len(RESOURCES) + RUNS, progress) as advance:
+    fast = resources(now.job)
+    with bar("explain", len(trials) + len(fast) + RUNS, progress) as advance:
         lost = losses(now.simulation, advance)
-        for name in RESOURCES:
+        for name in fast:
             options.append(_faster(now, name))
             advance()
         for trial in trials:

@@ -30,6 +30,8 @@ class Slowest:
     busy: tuple[float, ...]
 
     def __str__(self) -> str:
+        if not self.matters:
+            return "all stages have equally much to do" if len(self.busy) > 1 else "there is one stage"
         return f"stage {self.stage} is {self.excess:.1%} slower than the mean because {self.reason}"
 
     @property
@@ -56,12 +58,12 @@ def _reason(result: Result, rank: int) -> str:
     mine = parts.of_rank(rank)
     layers = [sum(s.layers for s in parts.of_rank(r)) for r in range(result.job.parallel.pp)]
     if any(isinstance(w, Slow) and _touches(result, w, rank) for w in result.job.what_if):
-        return "a GPU of it is slow (what_if)"
+        return "of a slow GPU (what_if)"
     if layers[rank] > float(np.mean(layers)):
         return f"it has {layers[rank]} layers, the mean {np.mean(layers):.3g}"
     if any(s.head for s in mine):
-        return "it has the head" + (" and the embedding" if any(s.embedding for s in mine) else "")
-    return "it has the embedding" if any(s.embedding for s in mine) else f"it has {layers[rank]} layers"
+        return "of the head" + (" and the embedding" if any(s.embedding for s in mine) else "")
+    return "of the embedding" if any(s.embedding for s in mine) else f"it has {layers[rank]} layers"
 
 
 def _touches(result: Result, slow: Slow, rank: int) -> bool:
@@ -77,7 +79,9 @@ def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
     for rank in np.argsort(slow.busy, kind="stable").tolist()[:MOST]:
         move = _move(held, layout, slow.stage, rank)
         if move:
-            title = f"one layer from stage {move[0]} to stage {move[1]}"
+            title = f"one layer to stage {move[1]}"
+            if result.job.pipeline.chunks > 1:
+                title = f"one layer of virtual stage {move[0]} to virtual stage {move[1]} (on stage {rank})"
             yield Trial(kind=LAYERS, title=title, changes={"pipeline.layout": _moved(layout, *move)})
     level, moved = _levelled(held, layout, list(slow.busy), _layer_seconds(result))
     if moved > 1:

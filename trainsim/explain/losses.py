@@ -18,12 +18,12 @@ CAUSES: Mapping[str, Change] = {
 """What can be taken away, and how."""
 
 WORDS = {
-    "imbalance": "stages that are slower than the mean",
+    "imbalance": "stages slower than the mean",
     "messages": "messages between stages",
-    "communication": "collectives: tensor and data parallel",
-    "stragglers": "what_if: slow and delayed ranks and links",
-    "schedule": "filling and draining the pipeline",
-    "interaction": "more than one of these at once",
+    "communication": "tensor and data parallelism",
+    "stragglers": "slow or delayed (what_if)",
+    "schedule": "filling and draining",
+    "interaction": "several of these at once",
 }
 """Each cause for people."""
 

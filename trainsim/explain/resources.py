@@ -15,6 +15,14 @@ NETWORK_LATENCY = ("message_network_latency", "ring_network_step", "network_hop"
 KERNELS = ("forward", "backward", "recompute")
 
 
+BETWEEN_NODES = ("network", "latency")
+
+
+def resources(job: Job) -> tuple[str, ...]:
+    """Names in RESOURCES that *job* has."""
+    return tuple(name for name in RESOURCES if name not in BETWEEN_NODES or job.cluster.nodes > 1)
+
+
 class Resource(NamedTuple):
     """Something that could be faster: in words, how, and the kinds of spans on the critical path that it carries."""
 

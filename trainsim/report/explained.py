@@ -56,6 +56,8 @@ def _actions(one: Explanation) -> RenderableType:
         grid.add_row(f"{number}.", one.sentence(option))
         grid.add_row("", f"[dim]{_how(option)}memory {size(option.memory)}{'' if option.fits else ': does not fit'}")
         blocks.append(grid)
+    if one.refused:
+        blocks.append(f"[dim]not possible here: {'; '.join(one.refused)}")
     return Group(*blocks)
 
 

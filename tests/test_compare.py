@@ -1,0 +1,120 @@
+"""Runs side by side: the numbers are those of the runs, and the figure has them on one axis."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import trainsim as ts
+from tests.jobs import scenario
+from tests.test_cli import status
+from tests.test_explain import SMALL
+from trainsim.errors import InvalidPlan, ScenarioError
+from trainsim.side_by_side import compare
+
+SCHEDULES = ("1f1b", "zb-h1", "dualpipev")
+
+
+@pytest.fixture(scope="module")
+def some():
+    return compare(
+        scenario().replace({"pipeline.schedule": name, "training.global_batch": 32, "training.tp_overlap": "none"})
+        for name in SCHEDULES
+    )
+
+
+def test_the_columns_are_the_numbers_of_the_runs(some):
+    assert len(some) == 3
+    for column, result in zip(some.columns, some, strict=True):
+        assert (column.step_time, column.mfu) == (result.step_time, result.mfu)
+        assert (column.bubble_fraction, column.span_fraction) == (result.bubble.fraction, result.bubble.span_fraction)
+        assert column.p2p == result.communication["pp"].bytes_per_rank
+        assert column.memory_peak == result.memory.peak
+        assert max(column.activations) == max(stage.most_activations for stage in result.memory.per_stage)
+    assert some.columns[0].in_flight == (4, 3, 2, 1)
+    assert some.columns[2].in_flight[0] == 2 * 4 + 1  # DualPipeV keeps 2p + 1 chunks
+    assert [column.schedule for column in some.columns] == list(SCHEDULES)
+    assert list(some.table["step_time_s"]) == [result.step_time for result in some]
+
+
+def test_the_differences_are_those_of_two_results(some):
+    for difference, result in zip(some.differences, some.results[1:], strict=True):
+        two = result - some[0]
+        assert (difference.seconds, difference.breakdown) == (two.seconds, two.breakdown)
+        assert difference.before == some.names[0]
+
+
+def test_runs_of_one_name_are_told_apart_by_what_differs(some):
+    assert some.names == ("1f1b, chunks 1", "zb-h1, chunks 1", "dualpipev, chunks 2")
+    same = compare([some[0], some[0]])
+    assert same.names == ("small (1)", "small (2)")
+    assert same.differences[0].seconds == 0.0
+
+
+def test_names_results_and_scenarios_can_be_mixed(some):
+    mixed = ts.compare(["quickstart", some[0]])
+    assert mixed.names == ("Llama-3-8B on one DGX H100", "small")
+    for few in ([], ["quickstart"], "quickstart"):
+        with pytest.raises(ScenarioError, match="two or more"):
+            compare(few)
+
+
+def test_the_charts_share_one_axis(some):
+    longest = max(result.duration for result in some)
+    figure = some.gantt()
+    assert len(figure.axes) == 3
+    assert {axes.get_xlim() for axes in figure.axes} == {(0.0, longest)}
+    assert [axes.get_title(loc="left") for axes in figure.axes] == list(some.names)
+    near = some.gantt(window=(0.0, longest / 3))
+    assert {axes.get_xlim()[1] for axes in near.axes} == {longest / 3}
+    with pytest.raises(InvalidPlan, match="shows nothing"):
+        some.gantt(window=(2 * longest, 3 * longest))
+
+
+def test_long_runs_are_strips():
+    long = [scenario().replace({"pipeline.schedule": name, "training.global_batch": 512}) for name in ("1f1b", "gpipe")]
+    figure = compare(long).gantt()
+    assert all(axes.images for axes in figure.axes)
+
+
+def test_it_reads_in_80_columns(some):
+    from rich.console import Console
+
+    console = Console(width=80, no_color=True, force_terminal=False, file=io.StringIO())
+    console.print(some)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    row = next(line for line in lines if "dualpipev, chunks 2" in line)
+    assert "…" not in row
+    assert row.split()[3:5] == [f"{some[2].step_time * 1e3:.2f}", "ms"]
+    assert "dualpipev" in some._repr_html_()
+    assert "dualpipev" in repr(some)
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "small.yaml", "--grid", "pipeline.schedule=1f1b,zb-h1,zb-v", "--out", "charts/all.svg"]
+    assert status(*words) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [out.count(name) > 0 for name in ("1f1b", "zb-h1", "zb-v")] == [True] * 3
+    assert "zb-v" in out.split("Side by side")[1]
+    assert Path("charts/all.svg").stat().st_size > 10_000
+    assert status(*words, "--json") == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert "charts/all.svg" in err
+    assert [run["schedule"] for run in data["runs"]] == ["1f1b", "zb-h1", "zb-v"]
+    assert len(data["differences"]) == 2
+    assert data["differences"][0]["difference_s"] == pytest.approx(
+        data["runs"][1]["step_time_s"] - data["runs"][0]["step_time_s"]
+    )
+
+
+def test_one_run_is_no_comparison(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    assert status("compare", "small.yaml") == 2
+    assert "A B" in capsys.readouterr().err

@@ -1,0 +1,171 @@
+"""What would make a step shorter: losses add up, and every saving is that of a run."""
+
+import io
+import json
+
+import pytest
+
+from tests.jobs import scenario
+from tests.test_cli import status
+from tests.test_steps import EVEN
+from trainsim.explain.explanation import explain
+from trainsim.explain.losses import losses
+from trainsim.explain.resources import RESOURCES
+from trainsim.simulate import simulate
+
+UNEVEN = {**EVEN, "pipeline.layout": [2, 3, 2, 1], "training.global_batch": 16}
+STRAGGLER = [{"slow": {"rank": 3, "factor": 1.3}}, {"delay": {"rank": 0, "at": "backward", "seconds": 0.01}}]
+
+
+def uneven():
+    return scenario().replace(UNEVEN)
+
+
+@pytest.fixture(scope="module")
+def explained():
+    return explain(uneven())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        UNEVEN,
+        {"what_if": STRAGGLER},
+        {"pipeline.schedule": "zb-v", "training.global_batch": 32},
+        {"pipeline.schedule": "dualpipe", "training.global_batch": 32, "simulation.detail": "block"},
+        {"pipeline.p2p": "blocking", "simulation.steps": 2},
+        {"parallel.pp": 1, "pipeline.layout": None},
+    ],
+    ids=lambda changes: ",".join(changes) or "plain",
+)
+def test_losses_add_up_to_what_is_not_work(changes):
+    simulation = simulate(scenario().replace(changes).resolve())
+    one = losses(simulation)
+    assert sum(one.causes.values()) == pytest.approx(one.lost, abs=1e-12)
+    assert one.work + one.lost == pytest.approx(simulation.trace.duration / simulation.job.steps)
+    assert one.causes["schedule"] >= -1e-9
+    assert ("stragglers" in one.causes) == bool(simulation.job.what_if)
+
+
+def test_an_even_pipeline_loses_the_fill_and_drain_of_the_formula():
+    """1F1B: idle over work is (p - 1) / m, once stages are equal and messages and collectives take no time."""
+    result = scenario().replace(EVEN).run()
+    one = losses(result.simulation)
+    passes = one.work - result.breakdown["optimizer"] - result.breakdown["other"]
+    assert one.causes["schedule"] / passes == pytest.approx(3 / result.job.training.microbatches, rel=0.01)
+
+
+def test_each_cause_is_named_for_what_it_is():
+    plain, other = losses(simulate(scenario().replace(EVEN).resolve())), {}
+    for name, changes in {
+        "imbalance": {"pipeline.layout": [1, 3, 2, 2]},
+        "communication": {"training.tp_overlap": "none"},
+        "stragglers": {"what_if": STRAGGLER[:1]},
+    }.items():
+        other[name] = losses(simulate(scenario().replace({**EVEN, **changes}).resolve()))
+    assert other["imbalance"].causes["imbalance"] > 5 * abs(plain.causes["imbalance"])
+    assert other["communication"].causes["communication"] > plain.causes["communication"]
+    assert other["stragglers"].causes["stragglers"] > 0.1 * plain.step
+
+
+def test_every_saving_is_the_difference_of_two_runs(explained):
+    base = uneven().replace({"simulation.detail": "block"})
+    before = base.run()
+    assert explained.step == before.step_time
+    for option in explained.options:
+        if option.changes:
+            after = base.replace(option.changes).run()
+            same = before.job.training.global_batch / after.job.training.global_batch
+            assert option.saves == before.step_time - after.step_time * same
+            assert option.memory == after.memory.peak
+    assert list(explained.options) == sorted(explained.options, key=lambda option: -option.saves)
+
+
+def test_the_slow_stage_and_the_layer_to_move_are_named(explained):
+    best = next(option for option in explained.actions if option.kind == "layers")
+    text = explained.sentence(best)
+    assert text.startswith("stage 1 is ")
+    assert "slower than the mean because it has 3 layers, the mean 2" in text
+    assert "moving one layer to stage 3 would save" in text
+    assert best.changes["pipeline.layout"] == [2, 2, 2, 2]
+
+
+def test_a_head_that_needs_several_layers_moved_is_levelled():
+    heavy = {"model.vocab": 128000, "model.layers": 16, "training.global_batch": 8, "pipeline.layout": None}
+    one = explain(scenario().replace(heavy))
+    assert one.slowest.stage == 3
+    assert one.slowest.reason == "of the head"
+    most = max((option for option in one.options if option.kind == "layers"), key=lambda option: option.saves)
+    assert sum(most.changes["pipeline.layout"]) == 16
+    assert most.changes["pipeline.layout"][3] < 3
+
+
+def test_what_cannot_run_is_refused_with_its_reason():
+    one = explain(scenario().replace({"model.layers": 4, "training.global_batch": 16, "pipeline.layout": None}))
+    assert any("chunks" in title for title in one.refused)
+    assert all(reason for reason in one.refused.values())
+
+
+def test_twice_the_network_is_what_the_scenario_with_twice_the_network_gives():
+    base = scenario().replace({"cluster.nic_bandwidth": "200Gbps", "training.global_batch": 16})
+    twice = base.replace({"cluster.nic_bandwidth": "400Gbps"})
+    assert simulate(RESOURCES["network"].faster(base.resolve())).trace.duration == twice.run().duration
+
+
+@pytest.mark.parametrize("name", RESOURCES)
+def test_a_faster_resource_never_makes_the_work_longer(name):
+    job = scenario().replace({"training.global_batch": 16, "framework": "megatron-deepspeed-2022"}).resolve()
+    assert simulate(RESOURCES[name].faster(job)).trace.duration <= simulate(job).trace.duration * (1 + 1e-9)
+
+
+def test_it_reads_in_80_columns(explained):
+    from rich.console import Console
+
+    console = Console(width=80, no_color=True, force_terminal=False, file=io.StringIO())
+    console.print(explained)
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    order = ["are lost", "What would pay most", "1. ", "twice as fast", "Critical path"]
+    assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
+    assert "…" not in text
+    assert "--set pipeline.layout=[2,2,2,2]" in text
+    assert "would save" in str(explained)
+    assert "are lost" in explained._repr_html_()
+
+
+SMALL = """
+name: small
+model: {name: tiny, layers: 8, hidden: 1024, heads: 16, vocab: 16000, max_positions: 512}
+cluster: {topology: dgx_a100, nodes: 1}
+parallel: {tp: 2, pp: 4}
+training: {sequence_length: 512, global_batch: 8}
+"""
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    assert status("explain", "small.yaml") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "because of the head" in " ".join(out.split())
+    assert status("explain", "small.yaml", "--json", "--set", "training.global_batch=16") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert set(data) == {
+        "name", "step_time_s", "losses", "slowest_stage", "options", "refused", "critical_path",
+    }  # fmt: skip
+    assert sum(data["losses"]["causes_s"].values()) == pytest.approx(data["losses"]["lost_s"])
+    assert {option["kind"] for option in data["options"]} == {"layers", "resource", "schedule", "batch"}
+    assert status("explain", "small.yaml", "--set", "parallel.tp=3") == 2
+    assert "tp" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_bloom_is_explained_in_seconds():
+    import time
+
+    began = time.perf_counter()
+    one = explain("bloom_3d")
+    assert time.perf_counter() - began < 30
+    assert one.losses.causes["schedule"] / one.losses.work == pytest.approx(11 / 128, rel=0.02)
