@@ -63,6 +63,9 @@ def _segments(one: Pass, who: int) -> list[tuple[tuple[Instruction, ...], tuple[
             out.append(((*main, Signal(event)), tuple(side)))
             main, side = [Wait(f"{event}.done")], []
             continue
+        if isinstance(i, Wait) and i.event.removesuffix(".done") in known:  # its own overlapped collective is due
+            out.append((tuple(main), tuple(side)))
+            main, side = [], []
         if isinstance(i, Signal) and i.event in known:
             side += known[i.event]
         main.append(i)
