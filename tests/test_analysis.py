@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from tests.traces import Shape, pipeline
-from trainsim.analysis.breakdown import breakdown, ledger
+from trainsim.analysis.breakdown import breakdown, ledger, waiting
 from trainsim.analysis.bubble import bubble
 from trainsim.analysis.communication import communication
 from trainsim.analysis.critical import critical_path
+from trainsim.analysis.expectation import expectation
 from trainsim.analysis.kinds import PARTS
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import memory
+from trainsim.analysis.reasons import Facts
 
 SHAPES = [
     Shape(),
@@ -137,11 +139,52 @@ def test_memory_over_time_returns_to_what_is_held_all_along(lanes):
 def test_traffic_of_the_mean_rank():
     shape = Shape(stages=2, microbatches=4, latency=0.1, tp=0.2, reduce=0.5, replicas=2)
     lanes = lanes_of(shape)
-    exposed = breakdown(lanes, ledger(lanes))
-    traffic = communication(lanes, exposed, lambda name: (2, 0.5 if name == "dp" else 0.0))
+    book = ledger(lanes)
+    traffic = communication(
+        lanes, breakdown(lanes, book), waiting(lanes, book), lambda name: (2, 0.5 if name == "dp" else 0.0)
+    )
     assert traffic["tp"].operations == 4 * 2 * 2
     assert traffic["tp"].bytes_per_rank == pytest.approx(16 * 1e6)  # two ranks: 2 (n - 1) / n = 1
     assert traffic["dp"].bytes_inter_node_per_rank == pytest.approx(0.5e9)
-    assert traffic["pp"].time_s == pytest.approx(4 * 0.1)  # each of two stages sends one way
+    assert traffic["pp"].time_s == pytest.approx(2 * 4 * 0.1)  # each stage sends one way, receives the other
     assert traffic["dp"].exposed_s == pytest.approx(0.5)
     assert traffic["ep"].operations == 0
+
+
+def test_what_is_exposed_is_an_operation_or_waiting_for_a_peer(lanes):
+    book = ledger(lanes)
+    late = waiting(lanes, book)
+    parts = breakdown(lanes, book)
+    for kind, traffic in communication(lanes, parts, late, lambda name: (2, 0.0)).items():
+        assert 0 <= traffic.exposed_s <= traffic.time_s + traffic.waiting_s + 1e-9, kind
+    for part, seconds in late.items():
+        assert 0 <= seconds <= parts[part] + 1e-9, part
+
+
+def test_waiting_at_the_end_of_the_step_is_no_gap_of_the_pipeline():
+    lanes = lanes_of(Shape(stages=3, microbatches=4))
+    book = ledger(lanes)
+    assert waiting(lanes, book)["bubble"] == pytest.approx((0 + 2 + 4) / 3)  # a backward pass later, stage by stage
+    assert breakdown(lanes, book)["bubble"] == pytest.approx(2 * 3)
+
+
+def test_nothing_is_said_where_there_is_nothing_to_explain():
+    path = critical_path(lanes_of(Shape(stages=1)))
+    facts = Facts(slow=(), contention=0.0)
+    same = expectation(24.0, {"steady": 24.0}, path, 24.0, facts)
+    assert same.explanation == "the two agree"
+    assert (
+        expectation(20.0, {"steady": 20.0}, path, 24.0, facts).explanation
+        == "most of it in passes and messages (+4.00 s)"
+    )
+
+
+def test_causes_are_named_that_are_there():
+    assert list(Facts(contention=0.95, messages=True, uneven=True).of_passes(1.0)) == [
+        "kernels take 950.00 ms longer beside collectives than alone"
+    ]
+    assert len(list(Facts(contention=0.05, messages=True, uneven=True).of_passes(1.0))) == 2
+    assert list(Facts(slow=("node 3's kernels take 10.0% longer",), messages=True).of_passes(1.0)) == [
+        "node 3's kernels take 10.0% longer"
+    ]
+    assert list(Facts().of_passes(1.0)) == list(Facts().of_the_end()) == []

@@ -9,6 +9,7 @@ from tests.runs import result
 from tests.traces import Shape
 from trainsim.analysis.memory import task_bounds
 from trainsim.errors import InvalidPlan
+from trainsim.program.instructions import Kernel
 
 SHAPE = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
 
@@ -65,6 +66,7 @@ def test_the_keys_are_those_of_the_interface(run):
         "bytes_per_rank",
         "bytes_inter_node_per_rank",
         "time_s",
+        "waiting_s",
         "exposed_s",
         "operations",
     }
@@ -167,6 +169,32 @@ def test_who_waits_for_a_slow_node(straggler):
     path = straggler.critical_path
     assert path.legs[0].start == 0.0
     assert path.legs[-1].end == straggler.step_time
+
+
+def test_a_straggler_is_named_and_waiting_for_it_is_no_communication(straggler):
+    assert "node 0's kernels take 50.0% longer" in straggler.estimate.explanation
+    assert straggler.waiting["dp"] >= 0
+    for kind, traffic in straggler.communication.items():
+        assert traffic.exposed_s <= traffic.time_s + traffic.waiting_s + 1e-9, kind
+    assert sum(straggler.waiting.values()) <= sum(straggler.breakdown.values())
+
+
+def test_contention_is_what_kernels_take_beyond_their_own_time():
+    from tests.jobs import scenario
+
+    run = scenario().replace({"training.global_batch": 16}).run()
+    kinds = ["forward", "backward", "recompute", "optimizer"]
+    alone = sum(
+        i.seconds
+        for number in run.simulation.program_of.tolist()
+        for task in run.simulation.programs[number].chains["compute"]
+        for i in task.template.instructions
+        if isinstance(i, Kernel) and i.kind in kinds
+    )
+    table = run.timeline(ranks=range(run.lanes.ranks))
+    kernels = table[table["kind"].isin(kinds) & (table["stream"] == "compute")]
+    longer = (kernels["end"] - kernels["start"]).sum() - alone
+    assert 0 < run.facts.contention == pytest.approx(longer / run.lanes.ranks, rel=1e-6)
 
 
 def test_the_engine_and_the_trace_agree_on_the_step(straggler):

@@ -8,15 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainsim.analysis.breakdown import Ledger, Wait, breakdown, ledger
+from trainsim.analysis.breakdown import Ledger, Wait, breakdown, ledger, waiting
 from trainsim.analysis.bubble import Bubble, bubble
 from trainsim.analysis.communication import Traffic, communication
+from trainsim.analysis.contention import contention
 from trainsim.analysis.critical import CriticalPath, critical_path
 from trainsim.analysis.expectation import Expectation, expectation
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import MemoryUse, memory
 from trainsim.analysis.period import period, step_ends
+from trainsim.analysis.reasons import Facts, slow_things
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
 from trainsim.errors import InvalidPlan
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 NEARLY_FULL = 0.85
 """Part of the memory from which on a run is at risk: nvidia-smi shows more than the sum of tensors (BigScience)."""
+UNEVEN = 0.01
+"""Stages whose busy times differ by more are called uneven."""
 UNEXPLAINED = 0.10
 """A difference between closed form and simulation that is worth a warning."""
 
@@ -134,6 +138,11 @@ class Result:
         """The same for the mean rank of each stage."""
         return tuple(breakdown(self.lanes, self.ledger, stage=s) for s in range(self.lanes.stages))
 
+    @cached_property
+    def waiting(self) -> dict[str, float]:
+        """Of each row of the breakdown the seconds in which peers were late; of ``bubble`` those at the step's end."""
+        return waiting(self.lanes, self.ledger)
+
     @property
     def waits(self) -> tuple[Wait, ...]:
         """Which stage waits for what, and how long."""
@@ -145,7 +154,7 @@ class Result:
 
     @cached_property
     def communication(self) -> dict[str, Traffic]:
-        return communication(self.lanes, self.breakdown, self.hops)
+        return communication(self.lanes, self.breakdown, self.waiting, self.hops)
 
     @cached_property
     def hops(self) -> Hops:
@@ -160,7 +169,20 @@ class Result:
     def estimate(self) -> Expectation:
         """The closed form, and where the simulation differs from it."""
         closed = self.simulation.estimate
-        return expectation(closed.seconds, closed.parts, self.critical_path, self.step_time)
+        return expectation(closed.seconds, closed.parts, self.critical_path, self.step_time, self.facts)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the closed form does not know of this job."""
+        busy, traffic = [stage.busy_s for stage in self.bubble.stages], self.communication
+        return Facts(
+            slow=slow_things(self.job),
+            contention=contention(self.lanes),
+            uneven=len(busy) > 1 and max(busy) > min(busy) * (1 + UNEVEN),
+            messages=traffic["pp"].operations > 0,
+            reductions=traffic["dp"].operations > 0,
+            hidden=traffic["dp"].exposed_s < 0.99 * (traffic["dp"].time_s + traffic["dp"].waiting_s),
+        )
 
     @cached_property
     def parameters(self) -> dict[str, float]:

@@ -28,10 +28,14 @@ def result_dict(result: Result) -> dict[str, Any]:
         "hfu": speed.hfu,
         "bubble": _bubble(result),
         "breakdown_s": result.breakdown,
+        "waiting_s": {part: late for part, late in result.waiting.items() if late > 0},
         "breakdown_per_stage_s": list(result.breakdown_per_stage),
         "waits": [asdict(wait) for wait in result.waits],
         "memory": _memory(result),
-        "communication": {kind: asdict(traffic) for kind, traffic in result.communication.items()},
+        "communication": {
+            kind: {**asdict(traffic), "operations": round(traffic.operations)}
+            for kind, traffic in result.communication.items()
+        },
         "critical_path": [cause._asdict() for cause in result.critical_path.causes],
         "estimate": _estimate(result),
         "parameters": result.parameters,
@@ -79,5 +83,6 @@ def _estimate(result: Result) -> dict[str, Any]:
         "step_time_s": one.seconds,
         "difference": one.difference,
         "explanation": one.explanation,
+        "contention_s": one.facts.contention,
         "phases": [{"name": p.name, "closed_form_s": p.closed_form, "simulated_s": p.simulated} for p in one.phases],
     }

@@ -157,6 +157,27 @@ def format_time(value: float) -> str:
     return _format(value, [(1, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps")])
 
 
+def seconds(value: float) -> str:
+    """A time with two decimals, for tables and sentences.
+
+    >>> seconds(105.218), seconds(0.01234), seconds(3.2e-6), seconds(0)
+    ('105.22 s', '12.34 ms', '3.20 us', '0 s')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= size * 0.9995:
+            return f"{value / size:.2f} {unit}"
+    return f"{value / 1e-9:.3g} ns" if value else "0 s"
+
+
+def signed_seconds(value: float) -> str:
+    """A difference of times, written as `seconds` does.
+
+    >>> signed_seconds(0.0996), signed_seconds(-1.5)
+    ('+99.60 ms', '-1.50 s')
+    """
+    return f"{'-' if value < 0 else '+'}{seconds(abs(value))}"
+
+
 def format_count(value: float) -> str:
     """
     >>> format_count(176.25e9), format_count(250880), format_count(112)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from trainsim.analysis.kinds import COLUMN, PARTS
-from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
 from trainsim.analysis.passes import gaps
 from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS
@@ -31,10 +31,13 @@ class Wait:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ledger:
     """Seconds of all steps per class (rows) and kind (columns: KINDS, then the bubble). ``waiting`` is the part of
-    ``seconds`` in which a collective had been posted and a peer of the same stage was late."""
+    ``seconds`` in which nothing of that kind was under way: a peer of the same stage was late. ``ending`` is the part
+    of the bubble (per class) at the end of steps: waiting for other stages in what all do together before the update.
+    """
 
     seconds: Floats
     waiting: Floats
+    ending: Floats
     waits: tuple[Wait, ...]
 
 
@@ -50,7 +53,7 @@ def ledger(lanes: Lanes) -> Ledger:
     account = _Account(lanes)
     for lane in lanes.compute:
         account.enter(lane)
-    return Ledger(seconds=account.seconds, waiting=account.waiting, waits=account.mean_waits())
+    return Ledger(seconds=account.seconds, waiting=account.waiting, ending=account.ending, waits=account.mean_waits())
 
 
 class _Account:
@@ -60,15 +63,21 @@ class _Account:
         self.lanes = lanes
         self.seconds = np.zeros((lanes.trace.classes, BUBBLE + 1))
         self.waiting = np.zeros((lanes.trace.classes, len(KINDS)))
+        self.ending = np.zeros(lanes.trace.classes)
         self._waits: dict[tuple[int, int, str], Fraction] = {}
 
     def enter(self, lane: Lane) -> None:
         """Every instant of one chain."""
         self.seconds[lane.owner, :BUBBLE] = lane.seconds.sum(0) + lane.held.sum(0)
         self.waiting[lane.owner] = lane.held.sum(0)
-        self._gaps(lane)
-        self._late(lane)
+        at_end = np.isin(lane.task, self.lanes.updates[lane.owner])
+        self._gaps(lane, ~at_end)
+        self._late(lane, ~at_end)
+        before = float(self.seconds[lane.owner, BUBBLE])
+        self._gaps(lane, at_end)
+        self._late(lane, at_end)
         self._tail(lane)
+        self.ending[lane.owner] = float(self.seconds[lane.owner, BUBBLE]) - before
 
     def mean_waits(self) -> tuple[Wait, ...]:
         """Per stage, the longest first; seconds of its mean rank."""
@@ -79,41 +88,49 @@ class _Account:
         ]
         return tuple(sorted(waits, key=lambda wait: (wait.stage, -wait.seconds)))
 
-    def _gaps(self, lane: Lane) -> None:
-        """Idle time between rows: the chain waited for an event."""
+    def _gaps(self, lane: Lane, which: Bools) -> None:
+        """Idle time before rows: the chain waited for an event."""
         lanes, seconds = self.lanes, self.seconds[lane.owner]
         idle_from, gap = gaps(lane)
-        rows = np.flatnonzero(gap > 0)
+        rows = np.flatnonzero((gap > 0) & which)
         cause = lanes.gap_cause(lane)[rows]
         known = cause >= 0
         seconds[BUBBLE] += gap[rows[~known]].sum()
         rows, cause = rows[known], cause[known]
-        since = np.maximum(lanes.row_start[cause], idle_from[rows])
-        running = np.clip(lanes.row_end[cause] - since, 0.0, gap[rows])
         chain = lanes.chain_of[cause]
         for k in np.unique(chain).tolist():
             of = chain == k
-            self._gap(lane, lanes.all[k], gap[rows[of]], running[of], lanes.row_last[cause[of]])
+            self._gap(lane, lanes.all[k], (idle_from[rows[of]], gap[rows[of]]), cause[of])
 
-    def _gap(self, lane: Lane, source: Lane, gap: Floats, running: Floats, kind: Ints) -> None:
-        """Gaps that ended with rows of *source*, which ran for *running* of each."""
+    def _gap(self, lane: Lane, source: Lane, gaps_of: tuple[Floats, Floats], cause: Ints) -> None:
+        """Gaps (since when, how long) that ended with the rows *cause* of *source*."""
+        lanes, (since, gap) = self.lanes, gaps_of
         seconds, total, mine = self.seconds[lane.owner], float(gap.sum()), source.owner == lane.owner
         if source.is_messages:
+            running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
             seconds[COLUMN["pp"]] += running.sum()
             seconds[BUBBLE] += (gap - running).sum()
             self._note(lane, source.owner, "own messages" if mine else source.name.removeprefix("send:"), total)
         elif mine and source.name != "compute":
-            seconds[:BUBBLE] += np.bincount(kind, gap, BUBBLE)
-            self.waiting[lane.owner] += np.bincount(kind, gap - running, BUBBLE)
+            self._beside(lane, source, lanes.row_last[cause], since, since + gap)
             self._note(lane, source.owner, source.name, total)
         else:
             seconds[BUBBLE] += total
             self._note(lane, source.owner, "peers", total)
 
-    def _late(self, lane: Lane) -> None:
+    def _beside(self, lane: Lane, other: Lane, kind: Ints, since: Floats, until: Floats) -> None:
+        """Intervals in which compute waited for another chain of its rank: time of *kind*, waiting where none ran."""
+        self.seconds[lane.owner, :BUBBLE] += np.bincount(kind, until - since, BUBBLE)
+        for one in np.unique(kind).tolist():
+            of = kind == one
+            length = until[of] - since[of]
+            running = np.clip(_done(other, one, until[of]) - _done(other, one, since[of]), 0.0, length)
+            self.waiting[lane.owner, one] += (length - running).sum()
+
+    def _late(self, lane: Lane, which: Bools) -> None:
         """Time between posting a collective and its start: somebody else was late."""
         lanes, late = self.lanes, lane.start - lane.posted
-        rows = np.flatnonzero(late > 0)
+        rows = np.flatnonzero((late > 0) & which)
         cause, kind = lane.cause[rows], lane.first[rows]
         source = np.where(cause >= 0, lanes.chain_of[cause], lane.number)
         owner = np.array([one.owner for one in lanes.all])[source]
@@ -130,16 +147,27 @@ class _Account:
     def _tail(self, lane: Lane) -> None:
         """After the last span of the compute chain: what other chains of the rank still do, then idle."""
         seconds, at = self.seconds[lane.owner], float(lane.end[-1]) if len(lane) else 0.0
-        later = sorted((float(o.end[-1]), int(o.last[-1])) for o in self.lanes.others[lane.owner] if len(o))
-        for end, kind in later:
+        for other in sorted((o for o in self.lanes.others[lane.owner] if len(o)), key=lambda o: float(o.end[-1])):
+            end = float(other.end[-1])
             if end > at:
-                seconds[kind] += end - at
+                self._beside(lane, other, other.last[-1:], np.array([at]), np.array([end]))
                 at = end
         seconds[BUBBLE] += self.lanes.duration - at
 
     def _note(self, lane: Lane, owner: int, what: str, total: float) -> None:
         key = (int(self.lanes.stage[lane.owner]), int(self.lanes.stage[owner]), what)
         self._waits[key] = self._waits.get(key, Fraction(0)) + Fraction(total) * int(self.lanes.count[lane.owner])
+
+
+def _done(lane: Lane, kind: int, at: Floats) -> Floats:
+    """Seconds of *kind* that a chain has had in spans until each time; a row under way counts in proportion."""
+    row = np.searchsorted(lane.end, at, side="right")
+    before = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])
+    inside = np.minimum(row, len(lane) - 1)
+    length = np.maximum(lane.end - lane.start, TICK)[inside]
+    part = np.where(row < len(lane), np.clip((at - lane.start[inside]) / length, 0.0, 1.0), 0.0)
+    done: Floats = before[row] + part * lane.seconds[inside, kind]
+    return done
 
 
 def mean(seconds: Floats, count: Ints, total: float, steps: int = 1) -> Floats:
@@ -168,3 +196,13 @@ def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[s
     columns = [[COLUMN[k] for k in kinds] if part != "bubble" else [BUBBLE] for part, kinds in PARTS.items()]
     table = np.stack([book.seconds[which][:, of].sum(1) for of in columns], axis=1)
     return dict(zip(PARTS, mean(table, lanes.count[which], lanes.step, lanes.steps).tolist(), strict=True))
+
+
+def waiting(lanes: Lanes, book: Ledger) -> dict[str, float]:
+    """Seconds per step of the mean rank, under the keys of PARTS, in which it waited for peers that were late; under
+    ``bubble`` what it waited at the end of the step. Each is a part of the breakdown's row.
+    """
+    share = lanes.count / (lanes.ranks * lanes.steps)
+    late = share @ book.waiting
+    out = {part: float(sum(late[COLUMN[kind]] for kind in kinds)) for part, kinds in PARTS.items()}
+    return {**out, "bubble": float(share @ book.ending)}

@@ -21,12 +21,17 @@ PERFORMANCE.md)."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """One kind of communication, of the mean rank in one step: bytes sent, the part of them that leaves the node (ring
-    order), seconds in flight on any stream, seconds that the step is longer for it, and number of
-    operations."""
+    order), and the number of collectives and of messages sent.
+
+    ``time_s`` is the time of all operations in which it takes part (of a message: sender and receiver), ``waiting_s``
+    what it waited for late peers before they could begin, ``exposed_s`` what no computation hides of the two:
+    ``exposed_s <= time_s + waiting_s``.
+    """
 
     bytes_per_rank: float = 0.0
     bytes_inter_node_per_rank: float = 0.0
     time_s: float = 0.0
+    waiting_s: float = 0.0
     exposed_s: float = 0.0
     operations: float = 0.0
 
@@ -37,21 +42,28 @@ class Groups(Protocol):
     def __call__(self, communicator: str) -> tuple[int, float]: ...
 
 
-def communication(lanes: Lanes, exposed: Mapping[str, float], groups: Groups) -> dict[str, Traffic]:
-    """Traffic of every kind in COMMUNICATION; *exposed* are seconds of the mean rank, from the breakdown."""
+def communication(
+    lanes: Lanes, exposed: Mapping[str, float], waiting: Mapping[str, float], groups: Groups
+) -> dict[str, Traffic]:
+    """Traffic of every kind in COMMUNICATION; *exposed* and *waiting* are seconds of the mean rank, from the
+    breakdown."""
     sent = {kind: np.zeros(3) for kind in COMMUNICATION}
     weight = np.bincount(lanes.program_of, minlength=len(lanes.programs)) / lanes.ranks / lanes.steps
     for program, share in zip(lanes.programs, weight.tolist(), strict=True):
         for (kind, nbytes, crossing), count in _operations(program, groups).items():
             if kind in sent:
                 sent[kind] += share * count * np.array([nbytes, nbytes * crossing, 1.0])
-    time = sum(lane.seconds.sum(0) * float(lanes.count[lane.owner]) / lanes.ranks / lanes.steps for lane in lanes.all)
+    time = np.zeros(len(COLUMN))
+    for lane in lanes.all:
+        ends = 2 if lane.is_messages else 1
+        time += lane.seconds.sum(0) * float(lanes.count[lane.owner]) * ends / lanes.ranks / lanes.steps
     return {
         kind: Traffic(
             bytes_per_rank=float(row[0]),
             bytes_inter_node_per_rank=float(row[1]),
             operations=float(row[2]),
-            time_s=float(np.asarray(time)[COLUMN[kind]]),
+            time_s=float(time[COLUMN[kind]]),
+            waiting_s=waiting[kind],
             exposed_s=exposed[kind],
         )
         for kind, row in sent.items()

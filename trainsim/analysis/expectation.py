@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainsim.analysis.critical import CriticalPath
+from trainsim.analysis.reasons import Facts
+from trainsim.units import signed_seconds
+
+PASSES = "passes and messages"
 
 COUNTERPARTS = {
-    "passes and messages": ("steady", "fill and drain", "messages"),
+    PASSES: ("steady", "fill and drain", "messages"),
     "reductions and update": ("dp", "update"),
 }
 """Phases of the step, and the parts of the closed form that stand for them."""
 
 ON_THE_PATH = {
-    "passes and messages": ("passes", "messages"),
+    PASSES: ("passes", "messages"),
     "reductions and update": ("dp", "update"),
 }
 """The same phases on the critical path."""
 
-REASONS = {
-    "passes and messages": "uneven stages, stragglers, and messages that the schedule hides or does not hide",
-    "reductions and update": "links that groups share, what overlaps with the backward pass, and waiting for the last",
-}
-"""What usually explains a difference of a phase."""
+AGREES = 5e-4
+"""A difference below this part of the step needs no explanation."""
 
 
 class Phase(NamedTuple):
@@ -46,6 +47,7 @@ class Expectation:
     seconds: float
     simulated: float
     phases: tuple[Phase, ...]
+    facts: Facts
 
     @property
     def difference(self) -> float:
@@ -54,17 +56,21 @@ class Expectation:
 
     @property
     def explanation(self) -> str:
-        """One line: the phase that differs most, and why such phases differ."""
+        """One line: the phase that differs most, and what may be the reason in this job."""
         if not self.phases:
             return "the closed form has no parts"
+        if abs(self.difference) < AGREES:
+            return "the two agree"
         most = max(self.phases, key=lambda phase: abs(phase.difference))
-        return (
-            f"most of it in {most.name} ({most.difference:+.3g} s): {REASONS.get(most.name, 'not in the closed form')}"
-        )
+        reasons = self.facts.of_passes(most.difference) if most.name == PASSES else self.facts.of_the_end()
+        text = f"most of it in {most.name} ({signed_seconds(most.difference)})"
+        return ": ".join(filter(None, (text, "; ".join(reasons))))
 
 
-def expectation(seconds: float, parts: Mapping[str, float], path: CriticalPath, step: float) -> Expectation:
-    """Pair the parts of the closed form with the phases of the critical path."""
+def expectation(
+    seconds: float, parts: Mapping[str, float], path: CriticalPath, step: float, facts: Facts
+) -> Expectation:
+    """Pair the parts of the closed form with the phases of the critical path; *facts* may explain a difference."""
     named = {part for some in COUNTERPARTS.values() for part in some}
     phases = [
         Phase(
@@ -75,4 +81,4 @@ def expectation(seconds: float, parts: Mapping[str, float], path: CriticalPath, 
         for name, some in COUNTERPARTS.items()
     ]
     phases += [Phase(part, value, 0.0) for part, value in parts.items() if part not in named]
-    return Expectation(seconds=seconds, simulated=step, phases=tuple(phases))
+    return Expectation(seconds=seconds, simulated=step, phases=tuple(phases), facts=facts)

@@ -37,11 +37,21 @@ TITLES = {
     "tp": "tensor-parallel collectives",
     "cp": "context-parallel collectives",
     "ep": "expert-parallel collectives",
-    "pp": "pipeline messages in flight",
+    "pp": "messages between stages",
     "dp": "gradients and parameters",
     "offload": "offload to host or disk",
     "optimizer": "optimizer",
-    "bubble": "pipeline bubble",
+    "bubble": "waiting for other stages",
     "other": "host, delays, the rest",
 }
 """What each row of a breakdown is, for people."""
+
+WAITING = {
+    "tp": "waiting for late peers",
+    "cp": "waiting for late peers",
+    "ep": "waiting for late peers",
+    "dp": "waiting for late replicas",
+    "offload": "waiting for its turn",
+    "bubble": "at the end of the step",
+}
+"""What a part of each row of a breakdown may be, for people."""

@@ -222,13 +222,13 @@ def _name(one: Passes, k: int) -> str:
 
 def named(one: Passes) -> Iterator[tuple[str, float, float]]:
     """Name (``F3.1``), start and end of each pass; two at once have one name (``F3&B1``)."""
-    before = ""
-    for k, work in enumerate(one.work):
-        name = f"{before}{work}{_name(one, k)}"
-        first = k - 1 if before else k
-        before = f"{name}&" if one.half[k] == 1 else ""
-        if not before:
-            yield name, float(one.start[first]), float(one.end[first : k + 1].max())
+    k = 0
+    while k < len(one.work):
+        pair = k + 1 < len(one.work) and one.half[k] * one.half[k + 1] == -1 and bool(one.start[k + 1] < one.end[k])
+        both = [k, k + 1] if pair else [k]
+        names = [f"{one.work[j]}{_name(one, j)}" for j in sorted(both, key=lambda j: -one.half[j])]
+        yield "&".join(names), float(one.start[k]), float(one.end[both].max())
+        k += len(both)
 
 
 def _update(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trainsim.units import seconds as seconds
+from trainsim.units import signed_seconds as signed_seconds
+
 
 class Look(NamedTuple):
     """Fill, colour of hatch and text on it, hatch of matplotlib, and what it stands for."""
@@ -66,20 +69,13 @@ MEMORY = {
 }
 """Fills of the categories of memory."""
 
+CONVENTION = (
+    "FLOPs by Megatron-LM's formula, which counts attention in full although half of it is masked, over the "
+    "datasheet's peak"
+)
+"""What MFU and HFU are."""
 CRITICAL = "#c0142b"
 GIB = 2.0**30
-
-
-def seconds(value: float) -> str:
-    """Seconds for people.
-
-    >>> seconds(105.218), seconds(0.01234), seconds(3.2e-6), seconds(0)
-    ('105.22 s', '12.34 ms', '3.20 us', '0 s')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(value) >= size * 0.9995:
-            return f"{value / size:.2f} {unit}"
-    return f"{value / 1e-9:.3g} ns" if value else "0 s"
 
 
 def seconds_of(value: float, whole: float) -> str:
@@ -104,6 +100,15 @@ def count(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.1f} {unit}"
     return f"{value:g}"
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "class"), counted(2, "class"), counted(1200, "stage")
+    ('1 class', '2 classes', '1,200 stages')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"
 
 
 def size(value: float) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.kinds import TITLES
+from trainsim.analysis.expectation import AGREES
+from trainsim.analysis.kinds import TITLES, WAITING
 from trainsim.analysis.memory import CATEGORIES
-from trainsim.report.style import MEMORY, PARTS, count, seconds, seconds_of, size
+from trainsim.report.prose import Prose
+from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, counted, seconds, seconds_of, size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from trainsim.result import Result
 
+WORTH = 5e-4
+"""Part of the step from which on a wait is worth a line."""
 SHOWN = 16
 """Stages listed one by one; of more, the first, the last and the extremes are."""
 FULL, EMPTY = "█", "·"
@@ -51,40 +55,32 @@ def summary(result: Result, files: Sequence[Path] = ()) -> Group:
 def headline(result: Result) -> RenderableType:
     """Step time, speed, and the closed form beside the simulation."""
     speed, lanes, closed = result.throughput, result.lanes, result.estimate
+    rows = {"step time": f"[bold]{seconds(result.step_time)}[/]"}
+    if result.period is not None:
+        rows["period"] = f"{seconds(result.period)} from step to step, {counted(result.steps, 'step')} back to back"
+    said = "agrees" if abs(closed.difference) < AGREES else f"is {closed.difference:+.1%}: {closed.explanation}"
+    rows |= {
+        "closed form": f"{seconds(closed.seconds)}; the simulation {said}",
+        "throughput": f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, "
+        f"{speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
+        "per GPU": f"model {speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s (MFU {speed.mfu:.1%}), with recomputation "
+        f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s (HFU {speed.hfu:.1%})",
+        "": f"[dim]{CONVENTION}[/]",
+        "parameters": f"{count(result.parameters['total'])} in all, {count(result.parameters['per_rank'])} on the "
+        "mean rank",
+        "simulated": f"{counted(lanes.ranks, 'rank')} as {counted(result.trace.classes, 'class')}, "
+        f"{count(result.trace.operations)} operations, in {seconds(result.simulation.wall_s)}",
+    }
     grid = table("lL")
     grid.columns[0].style = "bold"
-    grid.add_row("step time", strong(seconds(result.step_time)))
-    if result.period is not None:
-        grid.add_row("period", f"{seconds(result.period)} from step to step, {result.steps} steps back to back")
-    grid.add_row(
-        "closed form",
-        f"{seconds(closed.seconds)}; the simulation is {closed.difference:+.1%}: {closed.explanation}",
-    )
-    grid.add_row(
-        "throughput",
-        f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, "
-        f"{speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
-    )
-    grid.add_row(
-        "per GPU",
-        f"model {speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s (MFU {speed.mfu:.1%}), with recomputation "
-        f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s (HFU {speed.hfu:.1%})",
-    )
-    grid.add_row(
-        "parameters",
-        f"{count(result.parameters['total'])} in all, {count(result.parameters['per_rank'])} on the mean rank",
-    )
-    grid.add_row(
-        "simulated",
-        f"{lanes.ranks:,} ranks as {result.trace.classes:,} classes, {count(result.trace.operations)} operations, "
-        f"in {seconds(result.simulation.wall_s)}",
-    )
+    for name, text in rows.items():
+        grid.add_row(name, Prose(text))
     return titled(result.name, grid)
 
 
 def where(result: Result) -> RenderableType:
     """Exposed time of the mean rank, as bars."""
-    grid = table("lrrll")
+    grid = table("lrrlL")
     step = result.step_time or 1.0
     for part, value in result.breakdown.items():
         if value > 0:
@@ -93,9 +89,12 @@ def where(result: Result) -> RenderableType:
                 part,
                 seconds_of(value, step),
                 f"{share:.1%}",
-                coloured(bar(share, 20), PARTS[part]),
-                f"[dim]{TITLES[part]}",
+                coloured(bar(share, 18), PARTS[part]),
+                Prose(TITLES[part], "dim"),
             )
+        if part in WAITING and result.waiting[part] > WORTH * step:
+            late = result.waiting[part]
+            grid.add_row("", seconds_of(late, step), f"{late / step:.1%}", "", Prose(f"of it {WAITING[part]}", "dim"))
     return titled("Where the time goes (mean rank; sums to the step)", grid)
 
 
@@ -104,15 +103,23 @@ def bubbles(result: Result) -> RenderableType:
     from rich.console import Group
 
     one = result.bubble
-    period = f", in the steady state {one.period_fraction:.1%}" if one.period_fraction is not None else ""
+    period = f"; {one.period_fraction:.1%} of the steady state" if one.period_fraction is not None else ""
     lines = [
-        f"{one.fraction:.1%} of the pipeline's time is idle (idle over ideal {one.idle_over_ideal:.1%}, "
-        f"over each rank's own span {one.span_fraction:.1%}{period})",
-        f"warm-up {seconds(one.warmup_s)}, steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}",
+        Prose(
+            f"{one.fraction:.1%} of the pipeline's window is idle: of {seconds(one.window_s)}, from the start of the "
+            f"step to its last pass. As idle over ideal time {one.idle_over_ideal:.1%}; over the longest time from a "
+            f"rank's first pass to its last {one.span_fraction:.1%}{period}."
+        ),
+        Prose(
+            "The row bubble above is of the whole step: it leaves out messages under way (pp), and what a rank does "
+            "after its last pass; it has the waiting at the end of the step.",
+            "dim",
+        ),
+        Prose(f"warm-up {seconds(one.warmup_s)}, steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}"),
     ]
     if len(one.per_stage) == 1:
         return titled("Pipeline bubble", "no pipeline: one stage")
-    grid = table("lrlrrrl")
+    grid = table("lrlrrrL")
     grid.add_row("", "idle", "", "warm-up", "steady", "cool-down", "waits mostly for", style="dim")
     for k in some(one.per_stage):
         if k is None:
@@ -120,7 +127,7 @@ def bubbles(result: Result) -> RenderableType:
             continue
         stage, share = one.stages[k], one.per_stage[k]
         idle = (seconds_of(part, one.window_s) for part in (stage.warmup_s, stage.steady_s, stage.cooldown_s))
-        grid.add_row(f"stage {k}", f"{share:.1%}", coloured(bar(share, 10), "#8c8c8c"), *idle, stage.mostly)
+        grid.add_row(f"stage {k}", f"{share:.1%}", coloured(bar(share, 10), "#8c8c8c"), *idle, Prose(stage.mostly))
     return titled("Pipeline bubble", Group(*lines, grid))
 
 
@@ -129,7 +136,7 @@ def memories(result: Result) -> RenderableType:
     from rich.console import Group
 
     use = result.memory
-    grid = table("lrrll")
+    grid = table("lrrlL")
     for k in some([stage.peak for stage in use.per_stage]):
         if k is None:
             grid.add_row("...", "", "", "", "")
@@ -139,16 +146,18 @@ def memories(result: Result) -> RenderableType:
         verdict = "" if share <= 1 else "[bold red]does not fit"
         grid.add_row(
             f"stage {stage.stage}", size(stage.peak), f"{share:.0%}", _memory_bar(stage_parts(stage), use.capacity, 28),
-            verdict or f"[dim]mostly {stage.largest}",
+            verdict or Prose(f"mostly {stage.largest}", "dim"),
         )  # fmt: skip
     full = use.fullest
     parts = ", ".join(f"{LETTERS[c]} {c} {size(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
     state = "fits" if use.fits else "DOES NOT FIT"
     lines = [
-        f"{state}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank} (stage {full.stage}), "
-        f"at {seconds(full.peak_at_s)}",
-        f"[dim]{parts}",
-        f"[dim]not counted: {'; '.join(use.not_counted)}",
+        Prose(
+            f"{state}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank} (stage {full.stage}), "
+            f"at {seconds(full.peak_at_s)}"
+        ),
+        Prose(parts, "dim"),
+        Prose(f"not counted: {'; '.join(use.not_counted)}", "dim"),
     ]
     return titled("Memory", Group(lines[0], grid, *lines[1:]))
 
@@ -182,12 +191,14 @@ def _memory_bar(parts: dict[str, float], capacity: float, width: int) -> Text:
 
 def waiting(result: Result) -> RenderableType:
     """Which stages wait longest, and for whom."""
-    grid = table("lrl")
+    grid = table("lrL")
     longest = sorted(result.waits, key=lambda wait: -wait.seconds)[:6]
     for wait in sorted(longest, key=lambda wait: (wait.stage, -wait.seconds)):
-        if wait.seconds > 1e-4 * result.step_time:
+        if wait.seconds > WORTH * result.step_time:
             grid.add_row(
-                f"stage {wait.stage} waits", seconds(wait.seconds), waits_for(wait.what, wait.source, wait.stage)
+                f"stage {wait.stage} waits",
+                seconds_of(wait.seconds, result.step_time),
+                Prose(waits_for(wait.what, wait.source, wait.stage)),
             )
     return titled("Who waits for whom (longest)", grid)
 
@@ -223,7 +234,7 @@ def warnings(result: Result) -> RenderableType:
 
     if not result.warnings:
         return ""
-    return titled("Warnings", Group(*(f"[yellow]![/] {warning}" for warning in result.warnings)))
+    return titled("Warnings", Group(*(Prose(f"[yellow]![/] {plain(one)}") for one in result.warnings)))
 
 
 def written(files: Iterable[Path]) -> RenderableType:
@@ -267,11 +278,11 @@ def titled(title: str, body: RenderableType) -> RenderableType:
     return Group(Text(title, style="bold underline"), Padding(body, (0, 0, 1, 2)))
 
 
-def strong(text: str) -> Text:
-    """Bold text, whatever is in it."""
-    from rich.text import Text
+def plain(text: str) -> str:
+    """*text* as it is, whatever brackets are in it."""
+    from rich.markup import escape
 
-    return Text(text, style="bold")
+    return escape(text)
 
 
 def coloured(text: str, colour: str) -> Text:
