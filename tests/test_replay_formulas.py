@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainsim.replay import replay, schedule
 
-law = settings(deadline=None, max_examples=12)
+law = settings(deadline=None, max_examples=8)
 ranks = st.integers(2, 7)
 many = st.integers(1, 16)
 chunks = st.integers(2, 4)
@@ -57,7 +57,7 @@ def test_one_chunk_with_whole_backwards(name, peak, p, m, times):
 @law
 @given(p=ranks, m=many, times=durations)
 def test_one_chunk_with_the_input_gradient_first(p, m, times):
-    assume(times[2] <= times[1])
+    assume(times[2] <= min(times[:2]))
     step, lost = idle(schedule("1f1b-split", p, m), times)
     assert lost == pytest.approx((p - 1) * (times[0] + times[1]), abs=1e-9)
     assert step.in_flight == tuple(min(p - r, m) for r in range(p))
@@ -186,7 +186,7 @@ def test_slices(p, m, k, times):
 @law
 @given(p=ranks, rounds=st.integers(1, 3), v=st.integers(2, 3), times=durations)
 def test_interleaved_with_the_input_gradient_first(p, rounds, v, times):
-    assume(times[2] <= times[1])
+    assume(times[2] <= min(times[:2]))
     step, less = idle(schedule("interleaved-1f1b-split", p, rounds * p, v), times)
     assert less == pytest.approx((p - 1) * (times[0] + times[1]), abs=1e-9)
     assert step.in_flight == replay(schedule("interleaved-1f1b", p, rounds * p, v)).in_flight

@@ -61,7 +61,7 @@ def counts(text):
     return tuple(map(int, text.split(";")))
 
 
-@pytest.mark.parametrize("file", small_first(recorded(), 48))
+@pytest.mark.parametrize("file", small_first(recorded(), 36))
 def test_recorded_makespans(file):
     for row, step in steps(file):
         assert step.makespan == exact(row["makespan"])

@@ -59,8 +59,8 @@ class Bubble:
 
     @property
     def period_fraction(self) -> float:
-        """Idle time of all ranks over the period of steps that follow each other without a flush."""
-        return _idle(self._busy, self.step.period)
+        """Idle time of the busiest rank over the period of steps that follow each other without a flush."""
+        return _idle(max(self.step.busy), self.step.period)
 
     @property
     def idle_over_ideal(self) -> float:

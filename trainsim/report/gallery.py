@@ -33,7 +33,7 @@ weight gradient of all layers of a rank take 1 each and messages no time. This p
 
 Three fractions are all called *the bubble*: of the **makespan**, idle time of all ranks over the time from the first
 pass to the last; of the **span**, idle time of the busiest rank over the longest time that a rank takes from its first
-pass to its last; of the **period**, idle time over the time per step when steps follow each other without a barrier.
+pass to its last; of the **period**, the same over the time per step when steps follow each other without a barrier.
 **Activations** are the most that each rank holds at once, in microbatches of all its layers, from the start of a
 forward to the end of its backward or weight gradient. A rank holds its **parameters** as often as the table says.
 
