@@ -64,7 +64,6 @@ def show_schedule(
     from trainsim.schedules.cells import schedule
 
     full = schedules.canonical(name)
-    chunks = chunks or (2 if full.startswith("interleaved") else 1)
     print_lines(schedule_lines(full, schedule(full, stages=stages, microbatches=microbatches, chunks=chunks)))
 
 
