@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -62,6 +63,20 @@ def test_the_summary_is_read_in_80_columns_without_colour(small):
     order = ["step time", "Where the time goes", "Pipeline bubble", "Memory", "Who waits for whom"]
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
     assert "for gradients from stage 1" in text
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_no_number_stands_apart_from_its_unit(small, columns):
+    text = printed(summary(small), columns)
+    assert "…" not in text
+    assert not [line for line in text.splitlines() if re.match(r"\s*(GiB|MiB|s|ms|%)\b", line)]
+
+
+def test_waiting_is_told_from_communication(small):
+    text = " ".join(printed(summary(small)).split())
+    assert "of it at the end of the step" in text
+    assert "over the longest time from a rank's first pass to its last" in text
+    assert "Megatron-LM's formula" in text
 
 
 def test_a_model_that_does_not_fit_is_named_by_stage_and_part():
@@ -143,6 +158,15 @@ def test_the_chrome_trace_has_every_span_and_no_overlap(small, tmp_path):
     assert {e["args"]["layer"] for e in spans} == {-1, 0, 1}
     starts, ends = ({e["id"] for e in events if e["ph"] == ph} for ph in "sf")
     assert starts == ends != set()
+
+
+def test_no_two_threads_of_a_process_have_one_name(dualpipev, small, tmp_path):
+    from tests.jobs import scenario
+
+    for run in (small, dualpipev, scenario().run()):
+        events = json.loads(run.to_chrome(tmp_path / "trace.json").read_text())["traceEvents"]
+        names = [(e["pid"], e["args"]["name"]) for e in events if e["name"] == "thread_name"]
+        assert len(set(names)) == len(names)
 
 
 def test_a_chrome_trace_without_compression_is_the_same(small, tmp_path):

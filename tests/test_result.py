@@ -126,6 +126,13 @@ def test_a_difference_says_how_much_and_from_where(run):
     assert "tensor-parallel" in change._repr_html_()
 
 
+def test_runs_of_one_name_are_told_apart_by_what_differs(run):
+    one, two = (result(SHAPE, "same", {"parallel": {"tp": tp}}) for tp in (2, 4))
+    assert (two - one).titles == ("before (parallel.tp 2)", "after (parallel.tp 4)")
+    assert (two - run).titles == ("run", "same")
+    assert (one - one).titles == ("before", "after")
+
+
 def test_a_run_differs_from_itself_by_nothing(run):
     assert (run - run).seconds == 0
     assert (run - run).causes == ()

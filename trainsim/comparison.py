@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainsim.analysis.kinds import TITLES
+from trainsim.analysis.kinds import TITLES, WAITING
+from trainsim.units import seconds, signed_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """``after`` less ``before``. ``breakdown`` are differences of exposed seconds of the mean rank; they sum to
-    ``seconds``. ``changes`` are the fields of the scenario that differ: path -> (before, after)."""
+    ``seconds``; ``waiting`` are those of the part of each row in which peers were late. ``changes`` are the fields of
+    the scenario that differ: path -> (before, after)."""
 
     before: str
     after: str
     step_before: float
     step_after: float
     breakdown: dict[str, float]
+    waiting: dict[str, float]
     memory_before: float
     memory_after: float
     bubble_before: float
@@ -48,6 +51,23 @@ class Comparison:
         moved = [(part, change) for part, change in self.breakdown.items() if change]
         return tuple(sorted(moved, key=lambda item: -abs(item[1])))
 
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What the two are called: their names, or where these are equal the one field that differs."""
+        if self.before != self.after:
+            return self.before, self.after
+        if len(self.changes) != 1:
+            return "before", "after"
+        (path, (one, two)) = next(iter(self.changes.items()))
+        return f"before ({path} {one})", f"after ({path} {two})"
+
+    def words(self, part: str) -> str:
+        """What a part of the breakdown is, and how much of its change is waiting for somebody late."""
+        late = self.waiting.get(part, 0.0)
+        if part not in WAITING or abs(late) < 0.1 * abs(self.breakdown[part]):
+            return TITLES[part]
+        return f"{TITLES[part]}, {signed_seconds(late)} of it {WAITING[part]}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; SI units."""
         return {
@@ -57,6 +77,7 @@ class Comparison:
             "difference_s": self.seconds,
             "ratio": self.ratio,
             "breakdown_s": self.breakdown,
+            "waiting_s": self.waiting,
             "memory_peak_bytes": [self.memory_before, self.memory_after],
             "bubble_fraction": [self.bubble_before, self.bubble_after],
             "mfu": [self.mfu_before, self.mfu_after],
@@ -64,8 +85,9 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        text = f"{self.seconds:+.4g} s ({self.ratio:+.1%}): {self.step_before:.4g} s -> {self.step_after:.4g} s"
-        causes = [f"{change:+.3g} s {TITLES[part]}" for part, change in self.causes[:4]]
+        steps = f"{seconds(self.step_before)} -> {seconds(self.step_after)}"
+        text = f"{signed_seconds(self.seconds)} ({self.ratio:+.1%}): {steps}"
+        causes = [f"{signed_seconds(change)} {self.words(part)}" for part, change in self.causes[:4]]
         return "; ".join([text, *causes])
 
     def __rich__(self) -> RenderableType:
@@ -87,6 +109,7 @@ def compare(before: Result, after: Result) -> Comparison:
         step_before=before.step_time,
         step_after=after.step_time,
         breakdown={part: after.breakdown[part] - value for part, value in before.breakdown.items()},
+        waiting={part: after.waiting[part] - value for part, value in before.waiting.items()},
         memory_before=before.memory.peak,
         memory_after=after.memory.peak,
         bubble_before=before.bubble.fraction,

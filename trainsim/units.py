@@ -169,13 +169,26 @@ def seconds(value: float) -> str:
     return f"{value / 1e-9:.3g} ns" if value else "0 s"
 
 
-def signed_seconds(value: float) -> str:
-    """A difference of times, written as `seconds` does.
+def seconds_of(value: float, whole: float) -> str:
+    """*value* in the unit in which *whole* is written, so that a column reads.
 
-    >>> signed_seconds(0.0996), signed_seconds(-1.5)
-    ('+99.60 ms', '-1.50 s')
+    >>> seconds_of(0.473, 105.2), seconds_of(0.473, 0.9)
+    ('0.47 s', '473.00 ms')
     """
-    return f"{'-' if value < 0 else '+'}{seconds(abs(value))}"
+    unit, size = next(
+        ((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6)
+    )
+    return f"{value / size:.2f} {unit}"
+
+
+def signed_seconds(value: float, whole: float | None = None) -> str:
+    """A difference of times, written as `seconds` does, or in the unit of *whole*.
+
+    >>> signed_seconds(0.0996), signed_seconds(-1.5), signed_seconds(0.0996, 3.0)
+    ('+99.60 ms', '-1.50 s', '+0.10 s')
+    """
+    size = abs(value)
+    return f"{'-' if value < 0 else '+'}{seconds(size) if whole is None else seconds_of(size, whole)}"
 
 
 def format_count(value: float) -> str:

@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Cluster:
     """Nodes of GPUs and the links between them; rank r is GPU ``r % gpus_per_node`` of node ``r // gpus_per_node``.
 
@@ -53,6 +53,9 @@ class Cluster:
     fabric: Fabric
     nvls: bool
     constant_values: tuple[tuple[str, float], ...]
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name}: {self.nodes} x {self.gpus_per_node} {self.gpu.name}>"
 
     @property
     def gpus_per_node(self) -> int:

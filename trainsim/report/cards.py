@@ -5,10 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.kinds import TITLES
 from trainsim.explain.losses import WORDS
 from trainsim.report.markup import bar, css, image, png_of, table
-from trainsim.report.style import seconds, seconds_of, size
+from trainsim.report.style import seconds, seconds_of, signed_seconds, size
 
 if TYPE_CHECKING:
     from trainsim.comparison import Comparison
@@ -22,9 +21,9 @@ def comparison(one: Comparison) -> str:
     rows = [
         (
             escape(part),
-            f"{'+' if change > 0 else '−'}{seconds(abs(change))}",
+            signed_seconds(change, most),
             bar([(abs(change) / most, "#c0392b" if change > 0 else "#2e8b57")]),
-            escape(TITLES[part]),
+            escape(one.words(part)),
         )
         for part, change in one.causes
     ]
@@ -36,8 +35,8 @@ def comparison(one: Comparison) -> str:
         ("memory", size(one.memory_before), size(one.memory_after)),
     ]
     return (
-        f"<style>{css()}</style><div class='trainsim card'><h3>{one.seconds:+.4g} s ({one.ratio:+.1%})</h3>"
-        f"{table(('', one.before, one.after), [*pairs, *changes])}{table(('part', 'change', '', ''), rows)}</div>"
+        f"<style>{css()}</style><div class='trainsim card'><h3>{signed_seconds(one.seconds)} ({one.ratio:+.1%})</h3>"
+        f"{table(('', *one.titles), [*pairs, *changes])}{table(('part', 'change', '', ''), rows)}</div>"
     )
 
 

@@ -94,12 +94,17 @@ def _names(threads: Threads, rank: int, name: str, order: int) -> list[dict[str,
         {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": order}},
     ]
     for (chain, stream), thread in threads.items():
-        title = stream if chain in ("compute", stream) else f"{stream} ({chain.removeprefix('send:')})"
+        title = stream if chain == stream else f"{stream} ({_described(chain)})"
         heads += [
             {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": title}},
             {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
         ]
     return heads
+
+
+def _described(chain: str) -> str:
+    """What a chain is beside the stream of its spans."""
+    return "compute waits" if chain == "compute" else chain.removeprefix("send:")
 
 
 def _chain(trace: Trace, rank: int, chain: str, threads: Threads) -> Iterator[str]:

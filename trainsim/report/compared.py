@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.kinds import TITLES
-from trainsim.report.style import seconds, size
-from trainsim.report.text import bar, coloured, table, titled
+from trainsim.report.prose import Prose
+from trainsim.report.style import seconds, signed_seconds, size
+from trainsim.report.text import bar, coloured, plain, table, titled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,13 +20,13 @@ def side_by_side(some: SideBySide) -> RenderableType:
     from rich.console import Group
 
     first = some.columns[0]
-    grid = table("lrrrrrrr", space=1)
+    grid = table("Lrrrrrrr", space=1)
     grid.add_row("", "step", "", "bubble", "MFU", "keeps", "sends", "memory", style="dim")
     for column in some.columns:
         ratio = column.step_time / first.step_time
         change = "" if column is first else f"{ratio - 1.0:+.1%}" if ratio < 2.0 else f"x {ratio:.3g}"
         grid.add_row(
-            _shorter(column.name, 19),
+            Prose(plain(column.name)),
             seconds(column.step_time),
             change,
             f"{column.bubble_fraction:.1%}",
@@ -39,31 +39,31 @@ def side_by_side(some: SideBySide) -> RenderableType:
     return Group(titled("Side by side", Group(grid, note)), *(comparison(one) for one in some.differences))
 
 
-def _shorter(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
 def comparison(one: Comparison) -> RenderableType:
     """Two runs: how much they differ, and where the difference comes from."""
     from rich.console import Group
 
     faster = "shorter" if one.seconds < 0 else "longer"
     lines = [
-        f"{seconds(one.step_before)} -> {seconds(one.step_after)}: the step is [bold]{seconds(abs(one.seconds))} "
-        f"({abs(one.ratio):.1%}) {faster}[/]",
-        f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> {one.bubble_after:.1%}, "
-        f"memory {size(one.memory_before)} -> {size(one.memory_after)}",
-        *(f"[dim]{path}: {before} -> {after}" for path, (before, after) in one.changes.items()),
+        Prose(
+            f"{seconds(one.step_before)} -> {seconds(one.step_after)}: the step is [bold]{seconds(abs(one.seconds))} "
+            f"({abs(one.ratio):.1%}) {faster}[/]"
+        ),
+        Prose(
+            f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> "
+            f"{one.bubble_after:.1%}, memory {size(one.memory_before)} -> {size(one.memory_after)}"
+        ),
+        *(Prose(plain(f"{path}: {before} -> {after}"), "dim") for path, (before, after) in one.changes.items()),
     ]
     grid = table("lrlL")
     most = max((abs(change) for _, change in one.causes), default=1.0)
     for part, change in one.causes:
-        sign = "+" if change > 0 else "-"
         colour = "red" if change > 0 else "green"
         grid.add_row(
             part,
-            f"{sign}{seconds(abs(change))}",
+            signed_seconds(change, most),
             coloured(bar(abs(change) / most, 20), colour),
-            f"[dim]{TITLES[part]}",
+            Prose(one.words(part), "dim"),
         )
-    return titled(f"{one.after} against {one.before}", Group(*lines, grid))
+    before, after = one.titles
+    return titled(f"{after} against {before}", Group(*lines, grid))

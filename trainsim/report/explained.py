@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.explain.losses import WORDS
+from trainsim.report.prose import Prose
 from trainsim.report.style import seconds, seconds_of, size
-from trainsim.report.text import bar, coloured, table, titled
+from trainsim.report.text import bar, coloured, plain, table, titled
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -35,12 +36,14 @@ def explanation(one: Explanation) -> Group:
 def _losses(one: Explanation) -> RenderableType:
     lost = one.losses
     grid = table("lrrlL")
-    grid.add_row("work", seconds_of(lost.work, one.step), f"{lost.work / one.step:.1%}", "", "[dim]of the mean rank")
+    grid.add_row(
+        "work", seconds_of(lost.work, one.step), f"{lost.work / one.step:.1%}", "", Prose("of the mean rank", "dim")
+    )
     for cause, value in sorted(lost.causes.items(), key=lambda item: -item[1]):
         if abs(value) > 5e-4 * one.step:
-            share = value / one.step
-            drawn = coloured(bar(abs(share), 12), SPENT)
-            grid.add_row(cause, seconds_of(value, one.step), f"{share:.1%}", drawn, f"[dim]{WORDS[cause]}")
+            part = value / one.step
+            drawn = coloured(bar(abs(part), 12), SPENT)
+            grid.add_row(cause, seconds_of(value, one.step), f"{part:.1%}", drawn, Prose(WORDS[cause], "dim"))
     return titled(f"Where {seconds(lost.lost)} of {seconds(one.step)} are lost", grid)
 
 
@@ -53,8 +56,9 @@ def _actions(one: Explanation) -> RenderableType:
     blocks: list[RenderableType] = []
     for number, option in enumerate(some, 1):
         grid = table("rL")
-        grid.add_row(f"{number}.", one.sentence(option))
-        grid.add_row("", f"[dim]{_how(option)}memory {size(option.memory)}{'' if option.fits else ': does not fit'}")
+        grid.add_row(f"{number}.", Prose(plain(one.sentence(option))))
+        fits = "" if option.fits else ": does not fit"
+        grid.add_row("", Prose(f"{plain(_how(option))}memory {size(option.memory)}{fits}", "dim"))
         blocks.append(grid)
     if one.refused:
         blocks.append(f"[dim]not possible here: {'; '.join(one.refused)}")
@@ -64,7 +68,7 @@ def _actions(one: Explanation) -> RenderableType:
 def _how(option: Option) -> str:
     """What to write on the command line for it."""
     words = [f"--set {path}={_value(value)}" for path, value in option.changes.items() if value is not None]
-    return " ".join(words).replace("[", r"\[") + ("; " if words else "")
+    return " ".join(words) + ("; " if words else "")
 
 
 def _value(value: object) -> str:

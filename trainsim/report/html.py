@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.kinds import TITLES
+from trainsim.analysis.kinds import TITLES, WAITING
 from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.stalls import REASONS
 from trainsim.report.markup import bar, css, image, items, png_of, section, table
-from trainsim.report.style import MEMORY, PARTS, count, seconds, seconds_of, size
-from trainsim.report.text import waits_for
+from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, seconds, seconds_of, signed_seconds, size
+from trainsim.report.text import ROW, waits_for
 
 if TYPE_CHECKING:
     from trainsim.result import Result
@@ -30,12 +30,16 @@ def page(result: Result, picture: bytes | None = None) -> str:
             memory_chart(result),
             "model states and framework (blue), activations and temporaries (green), capacity (red)",
         ),
-        section("Pipeline bubble", _bubble(result), "idle part of the pipeline's time"),
+        section("Pipeline bubble", _bubble(result), "idle part of the window of the pipeline"),
         section(
             "Who waits for whom", _waits(result), "seconds of the mean rank of the stage; more than 1 % of the step"
         ),
-        section("Communication", _communication(result), "per rank and step"),
-        section("Critical path", _critical(result), "what the step would be shorter without, first"),
+        section("Communication", _communication(result), "mean rank, one step: exposed is at most time and waiting"),
+        section(
+            "Critical path",
+            _critical(result),
+            "the chain of work and messages, without a gap, that the length of the step hangs on, by kind",
+        ),
         section("Closed form beside the simulation", _estimate(result), escape(result.estimate.explanation)),
         section("Warnings", items(result.warnings)) if result.warnings else "",
         section("Scenario", f"<pre>{escape(_yaml(result))}</pre>", "resolved"),
@@ -65,7 +69,7 @@ def tiles(result: Result) -> str:
         ("throughput", f"{speed.tokens_per_s:,.0f}", "tokens/s"),
         ("MFU", f"{speed.mfu:.1%}", f"{speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
         ("HFU", f"{speed.hfu:.1%}", f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
-        ("bubble", f"{result.bubble.fraction:.1%}", "of the pipeline's time"),
+        ("bubble", f"{result.bubble.fraction:.1%}", f"of {seconds(result.bubble.window_s)}, first to last pass"),
         ("memory", size(use.peak), f"of {size(use.capacity)}: " + ("fits" if use.fits else "does not fit")),
         ("GPUs", f"{result.lanes.ranks:,}", f"{count(result.parameters['total'])} parameters"),
     ]
@@ -75,7 +79,7 @@ def tiles(result: Result) -> str:
         f"<small>{escape(note)}</small></div>"
         for name, value, note in figures
     )
-    return f"<div class='tiles'>{inner}</div>"
+    return f"<div class='tiles'>{inner}</div><p class='note'>MFU, HFU: {escape(CONVENTION)}</p>"
 
 
 def _beside(result: Result) -> str:
@@ -93,11 +97,16 @@ def breakdown(result: Result) -> str:
             seconds_of(value, step),
             f"{value / step:.1%}",
             bar([(value / step, PARTS[part])]),
-            escape(TITLES[part]),
+            escape(TITLES[part] + _late(result, part)),
         )
         for part, value in parts
     ]
     return bar([(value / step, PARTS[part]) for part, value in parts], tall=True) + table(("", "", "", "", ""), rows)
+
+
+def _late(result: Result, part: str) -> str:
+    late = result.waiting[part]
+    return f"; {seconds_of(late, result.step_time)} of it {WAITING[part]}" if part in WAITING and late > 0 else ""
 
 
 def png(result: Result) -> bytes:
@@ -175,11 +184,12 @@ def _bubble(result: Result) -> str:
         )
         for share, stage in zip(one.per_stage, one.stages, strict=False)
     ]  # fmt: skip
-    period = f"; in the steady state {one.period_fraction:.2%}" if one.period_fraction is not None else ""
+    period = f"; {one.period_fraction:.2%} of the steady state" if one.period_fraction is not None else ""
     text = (
-        f"<p>{one.fraction:.2%} of the pipeline's time (1 − busy / window); idle over ideal {one.idle_over_ideal:.2%}; "
-        f"over each rank's own span {one.span_fraction:.2%}{period}. Warm-up {seconds(one.warmup_s)}, steady "
-        f"{seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}.</p>"
+        f"<p>{one.fraction:.2%} of the pipeline's window of {seconds(one.window_s)}, from the start of the step to its "
+        f"last pass (1 − busy / window). As idle over ideal time {one.idle_over_ideal:.2%}; over the longest time from "
+        f"a rank's first pass to its last {one.span_fraction:.2%}{period}. Warm-up {seconds(one.warmup_s)}, steady "
+        f"{seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}.</p><p class='note'>{escape(ROW)}</p>"
     )
     head = ("", "idle", "", "in warm-up", "steady", "cool-down", *(f"for {reason}" for reason in REASONS.values()))
     return text + table(head, rows)
@@ -208,12 +218,13 @@ def _communication(result: Result) -> str:
             size(t.bytes_per_rank),
             size(t.bytes_inter_node_per_rank),
             seconds(t.time_s),
+            seconds(t.waiting_s),
             seconds(t.exposed_s),
         )
         for kind, t in result.communication.items()
         if t.operations
     ]
-    head = ("kind", "operations", "sent", "to other nodes", "in flight", "exposed")
+    head = ("kind", "operations", "sent", "to other nodes", "time", "waiting for late peers", "exposed")
     return table(head, rows) if rows else "<p>none</p>"
 
 
@@ -228,7 +239,7 @@ def _critical(result: Result) -> str:
 def _estimate(result: Result) -> str:
     one = result.estimate
     rows = [
-        (escape(p.name), seconds(p.closed_form), seconds(p.simulated), f"{p.difference:+.4g} s") for p in one.phases
+        (escape(p.name), seconds(p.closed_form), seconds(p.simulated), signed_seconds(p.difference)) for p in one.phases
     ]
     rows.append(("step", seconds(one.seconds), seconds(one.simulated), f"{one.difference:+.1%}"))
     return table(("phase", "closed form", "on the critical path", "difference"), rows)

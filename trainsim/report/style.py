@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainsim.units import seconds as seconds
+from trainsim.units import seconds_of as seconds_of
 from trainsim.units import signed_seconds as signed_seconds
 
 
@@ -76,18 +77,6 @@ CONVENTION = (
 """What MFU and HFU are."""
 CRITICAL = "#c0142b"
 GIB = 2.0**30
-
-
-def seconds_of(value: float, whole: float) -> str:
-    """*value* in the unit in which *whole* is written, so that a column reads.
-
-    >>> seconds_of(0.473, 105.2), seconds_of(0.473, 0.9)
-    ('0.47 s', '473.00 ms')
-    """
-    unit, size = next(
-        ((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6)
-    )
-    return f"{value / size:.2f} {unit}"
 
 
 def count(value: float) -> str:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from trainsim.result import Result
 
+ROW = (
+    "The row bubble above is of the whole step: without messages under way (pp) and what a rank does after its last "
+    "pass, but with the waiting at the end of the step."
+)
+"""How the bubble of the breakdown and that of the pipeline go together."""
 WORTH = 5e-4
 """Part of the step from which on a wait is worth a line."""
 SHOWN = 16
@@ -110,11 +115,7 @@ def bubbles(result: Result) -> RenderableType:
             f"step to its last pass. As idle over ideal time {one.idle_over_ideal:.1%}; over the longest time from a "
             f"rank's first pass to its last {one.span_fraction:.1%}{period}."
         ),
-        Prose(
-            "The row bubble above is of the whole step: it leaves out messages under way (pp), and what a rank does "
-            "after its last pass; it has the waiting at the end of the step.",
-            "dim",
-        ),
+        Prose(ROW, "dim"),
         Prose(f"warm-up {seconds(one.warmup_s)}, steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}"),
     ]
     if len(one.per_stage) == 1:

@@ -119,4 +119,4 @@ class Scenario:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<pre>{escape(self.to_yaml())}</pre>"
+        return f"<pre style='font-family:monospace'>{escape(self.to_yaml())}</pre>"
