@@ -166,6 +166,18 @@ def test_list_prints_a_name_per_line(kind: str, capsys: pytest.CaptureFixture[st
     assert names == sorted(names)
 
 
+def test_list_without_a_kind_lists_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("list") == 0
+    assert {"models", "gpus", "schedules"} < set(capsys.readouterr().out.split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from trainsim import __version__
+
+    assert status("--version") == 0
+    assert capsys.readouterr().out == f"trainsim {__version__}\n"
+
+
 def test_show_model_and_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("show", "model", "llama-2-7b") == 0
     assert "6,738,415,616" in capsys.readouterr().out

@@ -16,7 +16,8 @@ from trainsim.program.instructions import KINDS
 from trainsim.report.chart import chart
 from trainsim.report.compared import comparison
 from trainsim.report.glyphs import width
-from trainsim.report.scene import actors, scene
+from trainsim.report.panel import _fit
+from trainsim.report.scene import Note, actors, joined, scene
 from trainsim.report.style import LOOKS
 from trainsim.report.text import summary
 from trainsim.report.windows import windows
@@ -120,6 +121,38 @@ def test_zoomed_in_every_span_is_a_box(small):
     spans = sum(len(small.trace.spans(r, c).label) for r in small.pipeline for c in small.trace.chain_names(r))
     assert kernels == spans
     assert {row.stream for row in one.rows} == {"compute", "tp", "pp", "dp"}
+
+
+def test_a_lane_beside_compute_shows_how_much_of_the_time_it_is_used():
+    from tests.jobs import scenario
+
+    run = scenario().replace({"training.tp_overlap": "wgrad"}).run()
+    table = run.timeline()
+    for stage in actors(run, run.pipeline):
+        start, end = stage.beside["tp"]
+        left, right, share = joined(start, end, run.duration / 50)
+        assert len(left) < len(start)
+        assert np.sum(share * (right - left)) == pytest.approx(np.sum(end - start))
+        tp = table[(table["rank"] == stage.rank) & (table["stream"] == "tp")]
+        assert np.sum(end - start) <= (tp["end"] - tp["start"]).sum() + 1e-12
+
+
+def test_the_legend_has_a_critical_path_where_it_is_drawn(long):
+    def listed(figure):
+        return "critical path" in {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+
+    window = (0.4 * long.duration, 0.41 * long.duration)
+    on_it = {leg.stage for leg in long.critical_path.legs if leg.end > window[0] and leg.start < window[1]}
+    assert listed(long.gantt(window=window))
+    others = [rank for stage, rank in enumerate(long.pipeline) if stage not in on_it]
+    assert others
+    assert not listed(long.gantt(window=window, ranks=others))
+
+
+def test_a_small_font_keeps_long_numbers():
+    note = Note(0.0, 1.0, 0.5, "127", "forward", 1.0)
+    assert _fit(note, width("127", 4.3) + 0.1, 9.5)[0] == "127"
+    assert _fit(note, width("127", 4.3) - 0.1, 9.5)[0] == ""
 
 
 def test_the_gantt_chart_can_be_drawn_and_refuses_nonsense(long, tmp_path):

@@ -32,6 +32,19 @@ Sets = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print_lines([f"trainsim {sys.modules['trainsim'].__version__}"])
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print it.")] = False,
+) -> None:
+    """Replay a distributed training step without a GPU: its time, its bubble, its memory, and where they go."""
+
+
 @app.command()
 def run(
     scenario: Name,

@@ -70,9 +70,12 @@ def show_schedule(
 
 
 def list_names(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="models, gpus, topologies, schedules, ...")],
+    kind: Annotated[str, typer.Argument(metavar="[KIND]", help="models, gpus, topologies, schedules, ...")] = "",
 ) -> None:
-    """The names of what is there, a line each."""
+    """The names of what is there, a line each; without KIND, the kinds of things."""
+    if not kind:
+        print_lines(KINDS)
+        return
     if kind not in KINDS:
         raise UnknownName("kind of thing", kind, KINDS)
     module, attribute = KINDS[kind]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainsim.figures import quick_import
+
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from trainsim.result import Result
 
 PICTURES: Mapping[str, Mapping[str, Any]] = {
@@ -24,25 +28,34 @@ PICTURES: Mapping[str, Mapping[str, Any]] = {
 def save(result: Result, directory: Path, *, beside: bool = False) -> tuple[Path, ...]:
     """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html; the paths, in that order.
 
-    *beside* writes the trace in a process of its own while this one draws (where processes can be forked).
+    *beside* is for a process that ends after it: the trace and the SVG are written in processes of their own while
+    this one draws (where processes can be forked), and matplotlib is imported without its documentation.
     """
     directory.mkdir(parents=True, exist_ok=True)
     data, trace, page = (directory / name for name in ("result.json", "trace.json.gz", "report.html"))
     pictures = [directory / f"gantt.{kind}" for kind in PICTURES]
     data.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     with _beside(partial(result.to_chrome, trace), fork=beside):
-        _draw(result, pictures)
+        _draw(result, pictures, beside=beside)
         _write_page(result, page, pictures[0])
     return (data, *pictures, trace, page)
 
 
-def _draw(result: Result, pictures: Sequence[Path]) -> None:
+def _draw(result: Result, pictures: Sequence[Path], *, beside: bool) -> None:
+    first, *others = pictures
+    with quick_import() if beside else nullcontext():
+        figure = result.gantt()
+    with _beside(partial(_save_figure, figure, others), fork=beside):
+        _save_figure(figure, [first])
+
+
+def _save_figure(figure: Figure, paths: Iterable[Path]) -> None:
     from matplotlib import rc_context
 
-    figure = result.gantt()
     with rc_context({"svg.hashsalt": "trainsim", "svg.fonttype": "none"}):
-        for path, (kind, options) in zip(pictures, PICTURES.items(), strict=True):
-            figure.savefig(path, format=kind, **options)
+        for path in paths:
+            kind = path.suffix.removeprefix(".")
+            figure.savefig(path, format=kind, **PICTURES[kind])
 
 
 def _write_page(result: Result, path: Path, picture: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainsim.errors import InvalidPlan
 from trainsim.figures import figure as new_figure
-from trainsim.report.panel import LEFT, NOTE, RIGHT, WIDTH, add_axes, legend, panel, time_axis
+from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import Scene, Stage, actors, scene
 from trainsim.report.strip import strip
 from trainsim.report.style import seconds
@@ -53,13 +53,15 @@ def gantt(result: Result, ranks: Sequence[int], *, steps: int, window: tuple[flo
         axes = add_axes(figure, top - layout.strip, layout.strip, layout.height)
         _overview(axes, result, stages, parts)
         top -= layout.strip + BETWEEN
+    path = False
     for one, part, height in zip(scenes, parts, layout.panels, strict=True):
         axes = add_axes(figure, top - height, height, layout.height)
-        panel(axes, result, one, part, layout.scale)
+        path |= panel(axes, result, one, part, layout.scale)
         top -= height + BETWEEN
     _title(figure, result, layout)
-    kinds = (kind for one in scenes for kind in one.boxes)
-    legend(figure, kinds, layout.height, note="" if all(one.detailed for one in scenes) else NOTE)
+    kinds = {kind for one in scenes for kind in one.boxes}
+    note = "" if all(one.detailed for one in scenes) else how_to_read(kinds)
+    legend(figure, kinds, layout.height, note=note, path=path)
     return figure
 
 

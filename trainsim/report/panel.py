@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,8 +41,12 @@ ORDER = (
     "chunk",
 )
 """Drawn, and listed in the legend, in this order."""
-NOTE = "numbers: microbatch; bands in a pass: their share of its time; < 2: waits for stage 2"
+NOTE = "height of a hatched band: its share of the time; < 2: waits for stage 2"
 """How to read what is not zoomed in."""
+NUMBERS, CHUNKS = "numbers: microbatch; ", "numbers: microbatch, 3.1 is number 3 on chunk 1; "
+"""What is said before it, in the second form where passes go over more than one chunk."""
+SMALLEST = 4.3
+"""Points of a microbatch number that would not fit otherwise."""
 PASSES = ("forward", "backward", "input", "weight")
 
 
@@ -56,8 +60,13 @@ def add_axes(figure: Figure, bottom: float, height: float, total: float) -> Axes
     return axes
 
 
-def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -> None:
-    """Everything in one window; *scale* is inches per lane height."""
+def how_to_read(kinds: Container[str]) -> str:
+    """The note beside the legend of a chart that shows *kinds*."""
+    return (CHUNKS if "chunk" in kinds else NUMBERS) + NOTE
+
+
+def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -> bool:
+    """Everything in one window; *scale* is inches per lane height. Whether the critical path is in it."""
     for z, kind in enumerate(ORDER):
         if kind in one.boxes:
             _fill(axes, one.boxes[kind], kind, 2 + z * 0.01, (part.end - part.start) / PIXELS)
@@ -65,9 +74,10 @@ def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) ->
     axes.set_ylim(-one.height, GAP if one.detailed else 0.02)
     _lanes(axes, one, scale)
     _notes(axes, one, (WIDTH - LEFT - RIGHT) * 72 / (part.end - part.start), scale)
-    _critical(axes, result, one)
+    seen = _critical(axes, result, one)
     time_axis(axes, part)
     axes.set_title(part.title, loc="left", fontsize=10, fontweight="bold", color="#222222", pad=4)
+    return seen
 
 
 def _fill(axes: Axes, boxes: Boxes, kind: str, z: float, pixel: float) -> None:
@@ -132,14 +142,15 @@ def _fit(note: Note, room: float, points: float) -> tuple[str, float]:
         forms = [(note.text, points), (note.text.removeprefix("waits for ").replace("stage ", "< "), small)]
     else:
         names = dict.fromkeys((note.text, note.text.partition(".")[0] if note.kind in PASSES else note.text))
-        forms = [(text, size) for text in names for size in (points, small)]
+        sizes = (points, small, min(small, SMALLEST)) if note.text[:1].isdigit() else (points, small)
+        forms = [(text, size) for text in names for size in sizes]
     if room < 3.0 or points < 4.5:
         return "", points
     return next(((text, size) for text, size in forms if glyphs.width(text, size) <= room), ("", points))
 
 
-def _critical(axes: Axes, result: Result, one: Scene) -> None:
-    """The critical path as a line along the tops of the lanes that it runs through."""
+def _critical(axes: Axes, result: Result, one: Scene) -> bool:
+    """The critical path as a line along the tops of the lanes that it runs through, if it does."""
     from matplotlib.collections import LineCollection
 
     top = {row.stage: row.top for row in reversed(one.rows) if row.stream == "compute"}
@@ -160,6 +171,7 @@ def _critical(axes: Axes, result: Result, one: Scene) -> None:
     axes.add_collection(
         LineCollection(lines, colors=CRITICAL, linewidths=1.1, zorder=7, capstyle="butt"), autolim=False
     )
+    return bool(lines)
 
 
 def time_axis(axes: Axes, part: Window) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
-from trainsim.analysis.lanes import Floats, Ints, Lanes
+from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
 from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, whole
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ PIXELS = 1500
 """About what a panel is wide: what is closer than a pixel is drawn as one box."""
 BANDS = ("recompute", "tp", "cp", "ep", "offload", "host", "delay")
 """What a pass is made of besides kernels of its own direction: drawn as bands whose height is their share."""
+APART = 3
+"""Pixels between spans of a communication lane from which on they are drawn one by one."""
+LEAST = 0.12
+"""The lowest band of a communication lane that is still seen, as a part of the lane."""
 BAR = 0.22
 """Height of the bar that marks the last chunk; of chunks in between it is a part."""
 MAIN = {"F": "forward", "B": "backward", "I": "input", "W": "weight"}
@@ -97,11 +101,18 @@ def _actor(lanes: Lanes, rank: int, c: int) -> Stage:
     sent = [lane for lane in lanes.messages if lane.owner == c]
     starts = np.concatenate([lane.start for lane in sent] or [np.zeros(0)])
     ends = np.concatenate([lane.end for lane in sent] or [np.zeros(0)])
-    beside = {lane.name: (lane.start, lane.end) for lane in lanes.others[c] if len(lane)}
+    beside = {lane.name: _spans(lanes, lane) for lane in lanes.others[c] if len(lane)}
     return Stage(
         rank=rank, number=int(lanes.stage[c]), slots=whole(slots(lanes, c)), idle=idle(lanes, c),
         sent=(starts, ends), beside=beside, update=update(lanes, c),
     )  # fmt: skip
+
+
+def _spans(lanes: Lanes, lane: Lane) -> tuple[Floats, Floats]:
+    """Starts and ends of the spans of a chain, without the time between them in which it waits."""
+    spans = lanes.trace.spans(int(lanes.trace.representative[lane.owner]), lane.name)
+    order = np.argsort(spans.start, kind="stable")
+    return spans.start[order], spans.end[order]
 
 
 class _Canvas:
@@ -243,20 +254,27 @@ def _beside(canvas: _Canvas, stage: Stage, places: dict[str, tuple[float, float]
         canvas.add("pp", *stage.sent, *places["pp"])
     first, last = canvas.window
     for name, spans in stage.beside.items():
-        start, end = joined(*spans, (last - first) / PIXELS)
-        canvas.add(name if name in COLUMN else "other", start, end, *places[name])
+        start, end, share = joined(*spans, APART * (last - first) / PIXELS)
+        bottom, top = places[name]
+        height = (top - bottom) * np.maximum(share, LEAST)
+        canvas.add(name if name in COLUMN else "other", start, end, bottom, bottom + height)
 
 
-def joined(start: Floats, end: Floats, gap: float) -> tuple[Floats, Floats]:
-    """Intervals in rising order, with those joined that are less than *gap* apart.
+def joined(start: Floats, end: Floats, gap: float) -> tuple[Floats, Floats, Floats]:
+    """Intervals in rising order, with those joined that are less than *gap* apart; and the share of each that was in
+    the intervals.
 
-    >>> joined(np.array([0.0, 1.1, 5.0]), np.array([1.0, 2.0, 6.0]), 0.2)[1].tolist()
-    [2.0, 6.0]
+    >>> start, end, share = joined(np.array([0.0, 1.5, 5.0]), np.array([1.0, 2.0, 6.0]), 0.6)
+    >>> end.tolist(), share.tolist()
+    ([2.0, 6.0], [0.75, 1.0])
     """
     if not len(start):
-        return start, end
+        return start, end, start
     apart = start[1:] - end[:-1] >= gap
-    return start[np.append(True, apart)], end[np.append(apart, True)]
+    heads, tails = np.flatnonzero(np.append(True, apart)), np.flatnonzero(np.append(apart, True))
+    inside = np.add.reduceat(end - start, heads)
+    length = np.maximum(end[tails] - start[heads], 1e-300)
+    return start[heads], end[tails], np.clip(inside / length, 0.0, 1.0)
 
 
 class _Streams:

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainsim.errors import InvalidPlan
 from trainsim.figures import figure as new_figure
-from trainsim.report.panel import NOTE, WIDTH, add_axes, legend, panel, time_axis
+from trainsim.report.panel import WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import Scene, Stage, actors, scene
 from trainsim.report.strip import painted, strip
 from trainsim.report.style import seconds
@@ -54,7 +54,7 @@ def stacked(results: Sequence[Result], names: Sequence[str], *, window: tuple[fl
         _end(axes, result, names[k])
         top -= tall[k] * scale + BETWEEN
     kinds = {kind for one in scenes for kind in one.boxes} | {kind for s in every if long for kind in painted(s)}
-    legend(figure, kinds, total, note="" if long else NOTE, path=not long)
+    legend(figure, kinds, total, note="" if long else how_to_read(kinds), path=not long)
     return figure
 
 

@@ -50,9 +50,9 @@ def windows(
     between = len(ends) > 1
     middle = ends[(len(ends) - 1) // 2] if between else (warmup + step - cooldown) / 2
     return (
-        Window("warm-up", 0.0, length),
+        Window("start: warm-up and first steady microbatches", 0.0, length),
         Window("from step to step" if between else "steady state", middle - length / 2, middle + length / 2),
-        Window("cool-down", step - length, step),
+        Window("end: last steady microbatches, cool-down and update", step - length, step),
     )
 
 
