@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from inspect import Signature, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import TrainsimError
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.explain.explanation import explain as explain
@@ -89,6 +90,8 @@ class _CallableModule(ModuleType):
 
     @property
     def __signature__(self) -> Signature:
+        from inspect import signature
+
         return signature(_find(_CALLABLE[self.__name__.rpartition(".")[2]]))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
