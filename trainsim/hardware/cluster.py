@@ -26,7 +26,7 @@ from trainsim.hardware.node import Link, Node
 from trainsim.hardware.ragged import expand_rows
 from trainsim.hardware.rings import rings
 from trainsim.hardware.routing import NodeRoutes, node_routes
-from trainsim.hardware.topology import read_topology, topology_names
+from trainsim.hardware.topology import find_topology, read_topology, topology_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -77,6 +77,11 @@ class Cluster:
     @property
     def has_network(self) -> bool:
         return self.fabric.kind != "none"
+
+    @cached_property
+    def memo(self) -> dict[object, Any]:
+        """What others have worked out about this machine, by keys of their own; not a part of the value."""
+        return {}
 
     @cached_property
     def constants(self) -> Mapping[str, float]:
@@ -250,7 +255,22 @@ def load_topology(
     >>> cluster.ranks, cluster.link_name(int(cluster.find_links("node3.nic0")[0]))
     (32, 'node3.pcie0>nic0')
     """
-    read = read_topology(name_or_path, nodes=nodes, overrides=overrides or {})
+    wanted = repr(sorted((overrides or {}).items()))
+    file = find_topology(name_or_path)
+    key = file, file.stat().st_mtime_ns, nodes, wanted
+    if key not in _LOADED:  # the same machine is one value: what was worked out about it once is there
+        _LOADED[key] = _read(name_or_path, nodes, overrides or {})
+        while len(_LOADED) > MOST_LOADED:
+            del _LOADED[next(iter(_LOADED))]
+    return _LOADED[key]
+
+
+_LOADED: dict[object, Cluster] = {}
+MOST_LOADED = 8
+
+
+def _read(name_or_path: str | Path, nodes: int | None, overrides: Mapping[str, Any]) -> Cluster:
+    read = read_topology(name_or_path, nodes=nodes, overrides=overrides)
     return Cluster(
         name=read.name,
         description=read.description,

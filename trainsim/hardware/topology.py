@@ -66,7 +66,7 @@ def topology_names() -> tuple[str, ...]:
 
 def read_topology(name_or_path: str | FilePath, *, nodes: int | None, overrides: Mapping[str, Any]) -> Topology:
     """Read a topology by name or path; UnknownName or InvalidTopology say what is wrong with it."""
-    file = _find(name_or_path)
+    file = find_topology(name_or_path)
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -186,7 +186,7 @@ def _shipped() -> dict[str, FilePath]:
     return {}
 
 
-def _find(name_or_path: str | FilePath) -> FilePath:
+def find_topology(name_or_path: str | FilePath) -> FilePath:
     shipped = _shipped()
     text = str(name_or_path)
     if text in shipped:

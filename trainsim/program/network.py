@@ -87,11 +87,20 @@ class Network:
         """The pattern of the first group, and how many times over its tightest link is asked for by its like."""
         key = name, operation
         if key not in self._alone:
-            pattern = self._pattern(name, operation, self._near(name))
-            shared = np.bincount(pattern.use_resource, pattern.use_amount)
-            mine = pattern.use_resource[pattern.use_group == 0]
-            self._alone[key] = pattern, max(1.0, float(shared[mine].max(initial=1.0)))
+            framework, healthy = self.job.framework, self.bandwidth is self.job.cluster.bandwidth
+            known: dict[object, tuple[Pattern, float]] = self.job.cluster.memo if healthy else {}
+            rates = framework.network_efficiency, framework.p2p_efficiency, self.job.algorithm.get(operation, "auto")
+            here = name, operation, self.mesh, self.replicas, self.job.pipeline.chunks > 1, rates
+            if here not in known:
+                known[here] = self._alone_pattern(name, operation)
+            self._alone[key] = known[here]
         return self._alone[key]
+
+    def _alone_pattern(self, name: str, operation: str) -> tuple[Pattern, float]:
+        pattern = self._pattern(name, operation, self._near(name))
+        shared = np.bincount(pattern.use_resource, pattern.use_amount)
+        mine = pattern.use_resource[pattern.use_group == 0]
+        return pattern, max(1.0, float(shared[mine].max(initial=1.0)))
 
     def _near(self, name: str) -> Ints:
         """The first group of a communicator, and the others that start in the same node."""
