@@ -176,6 +176,8 @@ def _memory(result: Result) -> str:
 
 def _bubble(result: Result) -> str:
     one = result.bubble
+    if len(one.per_stage) == 1:
+        return "<p>no pipeline: one stage</p>"
     rows = [
         (
             f"stage {stage.stage}", f"{share:.1%}", bar([(share, "#8c8c8c")]),
@@ -186,12 +188,13 @@ def _bubble(result: Result) -> str:
     ]  # fmt: skip
     period = f"; {one.period_fraction:.2%} of the steady state" if one.period_fraction is not None else ""
     text = (
-        f"<p>{one.fraction:.2%} of the pipeline's window of {seconds(one.window_s)}, from the start of the step to its "
-        f"last pass (1 − busy / window). As idle over ideal time {one.idle_over_ideal:.2%}; over the longest time from "
-        f"a rank's first pass to its last {one.span_fraction:.2%}{period}. Warm-up {seconds(one.warmup_s)}, steady "
-        f"{seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}.</p><p class='note'>{escape(ROW)}</p>"
+        f"<p>{one.fraction:.2%} of the pipeline's window is idle (1 − busy / window): of {seconds(one.window_s)}, from "
+        f"the start of the step to its last pass. As idle over ideal time {one.idle_over_ideal:.2%}; over the longest "
+        f"time from a rank's first pass to its last {one.span_fraction:.2%}{period}. Warm-up {seconds(one.warmup_s)}, "
+        f"steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}.</p><p class='note'>{escape(ROW)}</p>"
     )
-    head = ("", "idle", "", "in warm-up", "steady", "cool-down", *(f"for {reason}" for reason in REASONS.values()))
+    waits = [f"for {reason}" for reason in REASONS.values()][:-1]
+    head = ("", "idle", "", "in warm-up", "steady", "cool-down", *waits, "is done")
     return text + table(head, rows)
 
 

@@ -177,10 +177,10 @@ def _idle(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
 
 def _reason(stage: int, source: int, what: str) -> str:
     """
-    >>> _reason(3, 2, "pp-forward"), _reason(3, 3, "dp")
-    ('waits for stage 2', 'waits for dp')
+    >>> _reason(3, 2, "pp-forward"), _reason(3, 3, "dp"), _reason(3, 3, "peers")
+    ('waits for stage 2', 'waits for dp', 'waits for late peers')
     """
-    return f"waits for stage {source}" if source != stage else f"waits for {what}"
+    return f"waits for stage {source}" if source != stage else f"waits for {'late ' * (what == 'peers')}{what}"
 
 
 def _passes(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
