@@ -52,6 +52,7 @@ WAITING = {
     "ep": "waiting for late peers",
     "dp": "waiting for late replicas",
     "offload": "waiting for its turn",
+    "other": "waiting for late peers",
     "bubble": "at the end of the step",
 }
 """What a part of each row of a breakdown may be, for people."""
