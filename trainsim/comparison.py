@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainsim.result import Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """``after`` less ``before``. ``breakdown`` are differences of exposed seconds of the mean rank; they sum to
     ``seconds``; ``waiting`` are those of the part of each row in which peers were late. ``changes`` are the fields of
@@ -83,6 +83,9 @@ class Comparison:
             "mfu": [self.mfu_before, self.mfu_after],
             "changes": {path: list(pair) for path, pair in self.changes.items()},
         }
+
+    def __repr__(self) -> str:
+        return f"<Comparison {self.titles[1]} against {self.titles[0]}: {self}>"
 
     def __str__(self) -> str:
         steps = f"{seconds(self.step_before)} -> {seconds(self.step_after)}"
