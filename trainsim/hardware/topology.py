@@ -187,6 +187,7 @@ def _shipped() -> dict[str, FilePath]:
 
 
 def find_topology(name_or_path: str | FilePath) -> FilePath:
+    """The file behind a topology's name or path. Raises UnknownName and InvalidTopology."""
     shipped = _shipped()
     text = str(name_or_path)
     if text in shipped:
