@@ -104,6 +104,19 @@ def test_a_large_vocabulary_no_longer_holds_up_the_pipeline() -> None:
     assert last < 0.8 * first
 
 
+def test_the_head_is_work_of_every_stage() -> None:
+    """What runs beside the layers is no bubble: about (p - 1) / (m + p - 1) of the window is idle."""
+    result = Result(simulation=run_small(**LARGE, **SPREAD))
+    busy = [stage.busy_s for stage in result.bubble.stages]
+    assert max(busy) < 1.1 * min(busy)
+    assert result.bubble.fraction == pytest.approx(3 / 19, abs=0.06)
+    assert sum(result.breakdown.values()) == result.step_time
+    alone = lower(small(**LARGE, **SPREAD)).parts
+    assert alone.vocabulary is not None
+    head, layer = (b.forward_seconds + b.backward_seconds for b in (alone.vocabulary.block, alone.layer))
+    assert result.breakdown["compute"] > 0.85 * (16 * head + 2 * 16 * layer)  # some of it at the same time
+
+
 def test_the_closed_form_knows_it() -> None:
     one = run_small(**LARGE, **SPREAD)
     assert one.estimate.seconds == pytest.approx(one.trace.duration, rel=0.1)
