@@ -148,6 +148,12 @@ CASES: dict[str, dict[str, object]] = {
     "small buckets": {"sharding__strategy": "ddp", "sharding__overlap": True, "sharding__reduce_bucket": 1e5},
     "shared nics": {"cluster__topology": "jean_zay_a100", "framework": "megatron-deepspeed-2022"},
     "blocks": {"simulation__detail": "block"},
+    "a stage without layers": {
+        "pipeline__layout": [3, 0, 3, 2],
+        "sharding__strategy": "ddp",
+        "sharding__overlap": True,
+        "sharding__reduce_bucket": 1e5,
+    },
 }
 
 

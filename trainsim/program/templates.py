@@ -62,7 +62,7 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pa
         (*received, *main, *sent),
         tuple(side),
         frees=_sum(parts, stage, "saved"),
-        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
     )
 
 
@@ -79,7 +79,7 @@ def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
         tuple(side),
         allocates=max(grown, 0.0),
         frees=max(-grown, 0.0),
-        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
     )
 
 
