@@ -37,6 +37,7 @@ class Pipeline:
     layout: tuple[int, ...]
     p2p: str = "async"
     post_validation: bool = False  # nobody waits for the gradient norm: it is checked after the update
+    vocabulary_parallel: bool = False  # the logits and the loss are spread over all pipeline ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN, PARTS
 from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
-from trainsim.analysis.passes import gaps
+from trainsim.analysis.passes import WORK, done, gaps, worked_beside
 from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS
 
@@ -46,9 +46,9 @@ def ledger(lanes: Lanes) -> Ledger:
 
     A kernel counts as its kind; a collective that compute waits for as its kind, the wait for late peers of
     the same stage included. A gap counts as ``pp`` while the message that ends it is in flight, as the kind
-    of another chain of this rank if that one ends it (an overlapped reduction), and else as bubble; waiting
-    for another stage is bubble, also inside a collective. After the last span comes what other chains of the
-    rank still do, then bubble.
+    of another chain of this rank if that one ends it (an overlapped reduction), as forward and backward where another
+    chain of this rank worked, and else as bubble; waiting for another stage is bubble, also inside a collective.
+    After the last span comes what other chains of the rank still do, then bubble.
     """
     account = _Account(lanes)
     for lane in lanes.compute:
@@ -90,12 +90,12 @@ class _Account:
 
     def _gaps(self, lane: Lane, which: Bools) -> None:
         """Idle time before rows: the chain waited for an event."""
-        lanes, seconds = self.lanes, self.seconds[lane.owner]
+        lanes = self.lanes
         idle_from, gap = gaps(lane)
         rows = np.flatnonzero((gap > 0) & which)
         cause = lanes.gap_cause(lane)[rows]
         known = cause >= 0
-        seconds[BUBBLE] += gap[rows[~known]].sum()
+        self._idle(lane, idle_from[rows[~known]], gap[rows[~known]], gap[rows[~known]])
         rows, cause = rows[known], cause[known]
         chain = lanes.chain_of[cause]
         for k in np.unique(chain).tolist():
@@ -109,22 +109,33 @@ class _Account:
         if source.is_messages:
             running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
             seconds[COLUMN["pp"]] += running.sum()
-            seconds[BUBBLE] += (gap - running).sum()
+            self._idle(lane, since, gap, gap - running)
             self._note(lane, source.owner, "own messages" if mine else source.name.removeprefix("send:"), total)
         elif mine and source.name != "compute":
             self._beside(lane, source, lanes.row_last[cause], since, since + gap)
             self._note(lane, source.owner, source.name, total)
         else:
-            seconds[BUBBLE] += total
+            self._idle(lane, since, gap, gap)
             self._note(lane, source.owner, "peers", total)
+
+    def _idle(self, lane: Lane, since: Floats, gap: Floats, idle: Floats) -> None:
+        """Gaps of which *idle* seconds are bubble, less what another chain of the rank worked meanwhile."""
+        seconds = self.seconds[lane.owner]
+        work = worked_beside(self.lanes, lane, since, gap)
+        work *= np.minimum(1.0, idle / np.maximum(work.sum(1), TICK))[:, None]
+        seconds[WORK] += work.sum(0)
+        seconds[BUBBLE] += idle.sum() - work.sum()
 
     def _beside(self, lane: Lane, other: Lane, kind: Ints, since: Floats, until: Floats) -> None:
         """Intervals in which compute waited for another chain of its rank: time of *kind*, waiting where none ran."""
-        self.seconds[lane.owner, :BUBBLE] += np.bincount(kind, until - since, BUBBLE)
+        work = worked_beside(self.lanes, lane, since, until - since)
+        rest = until - since - work.sum(1)
+        self.seconds[lane.owner, WORK] += work.sum(0)
+        self.seconds[lane.owner, :BUBBLE] += np.bincount(kind, rest, BUBBLE)
         for one in np.unique(kind).tolist():
             of = kind == one
-            length = until[of] - since[of]
-            running = np.clip(_done(other, one, until[of]) - _done(other, one, since[of]), 0.0, length)
+            length = rest[of]
+            running = np.clip(done(other, one, until[of]) - done(other, one, since[of]), 0.0, length)
             self.waiting[lane.owner, one] += (length - running).sum()
 
     def _late(self, lane: Lane, which: Bools) -> None:
@@ -157,17 +168,6 @@ class _Account:
     def _note(self, lane: Lane, owner: int, what: str, total: float) -> None:
         key = (int(self.lanes.stage[lane.owner]), int(self.lanes.stage[owner]), what)
         self._waits[key] = self._waits.get(key, Fraction(0)) + Fraction(total) * int(self.lanes.count[lane.owner])
-
-
-def _done(lane: Lane, kind: int, at: Floats) -> Floats:
-    """Seconds of *kind* that a chain has had in spans until each time; a row under way counts in proportion."""
-    row = np.searchsorted(lane.end, at, side="right")
-    before = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])
-    inside = np.minimum(row, len(lane) - 1)
-    length = np.maximum(lane.end - lane.start, TICK)[inside]
-    part = np.where(row < len(lane), np.clip((at - lane.start[inside]) / length, 0.0, 1.0), 0.0)
-    done: Floats = before[row] + part * lane.seconds[inside, kind]
-    return done
 
 
 def mean(seconds: Floats, count: Ints, total: float, steps: int = 1) -> Floats:

@@ -8,6 +8,10 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
+from trainsim.exact import TICK
+
+WORK = [COLUMN["forward"], COLUMN["backward"]]
+"""The columns of kernels of the model."""
 
 
 class Passes(NamedTuple):
@@ -15,7 +19,7 @@ class Passes(NamedTuple):
 
     ``gap`` is the idle time before each row, ``cause`` the row that ended it (of all lanes, or -1), ``beside`` whether
     that was another chain of this rank, ``work`` the time that the row took and ``waited`` what its messages kept it
-    waiting besides.
+    waiting besides. ``aside`` is the part of the other gaps in which another chain of this rank worked.
     """
 
     rows: Ints
@@ -24,13 +28,15 @@ class Passes(NamedTuple):
     beside: Bools
     work: Floats
     waited: Floats
+    aside: Floats
     first: float
     last: float
 
     @property
     def busy(self) -> float:
-        """Seconds in passes and their collectives; gaps that end with another chain of this rank are no bubble."""
-        return float(self.work.sum() + self.gap[self.beside].sum())
+        """Seconds in passes and their collectives; gaps that end with another chain of this rank are no bubble, nor
+        those in which one works."""
+        return float(self.work.sum() + self.gap[self.beside].sum() + self.aside.sum())
 
 
 def first_step(lanes: Lanes, lane: Lane) -> Bools:
@@ -61,14 +67,39 @@ def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
     waited = np.where(lane.in_pass[rows], lane.seconds[rows, COLUMN["pp"]], length)
     cause = lanes.gap_cause(lane)[rows]
     beside = cause >= 0
-    beside[beside] = np.isin(lanes.chain_of[cause[beside]], [other.number for other in lanes.others[lane.owner]])
+    collectives = [other.number for other in lanes.others[lane.owner] if not other.seconds[:, WORK].any()]
+    beside[beside] = np.isin(lanes.chain_of[cause[beside]], collectives)
+    since, gap = (of[rows] for of in gaps(lane))
     return Passes(
         rows=rows,
-        gap=gaps(lane)[1][rows],
+        gap=gap,
         cause=cause,
         beside=beside,
         work=length - waited,
         waited=waited,
+        aside=np.where(beside, 0.0, worked_beside(lanes, lane, since, gap).sum(1)),
         first=float(lane.posted[own[0]]) if len(own) else 0.0,
         last=float(lane.end[own[-1]]) if len(own) else 0.0,
     )
+
+
+def worked_beside(lanes: Lanes, lane: Lane, since: Floats, length: Floats) -> Floats:
+    """Seconds of the kinds WORK that other chains of the rank worked in each interval: a head that is spread over the
+    pipeline."""
+    out = np.zeros((len(since), len(WORK)))
+    for other in lanes.others[lane.owner]:
+        for k, kind in enumerate(WORK):
+            if other.seconds[:, kind].any():
+                out[:, k] += done(other, kind, since + length) - done(other, kind, since)
+    return out
+
+
+def done(lane: Lane, kind: int, at: Floats) -> Floats:
+    """Seconds of *kind* that a chain has had in spans until each time; a row under way counts in proportion."""
+    row = np.searchsorted(lane.end, at, side="right")
+    before = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])
+    inside = np.minimum(row, len(lane) - 1)
+    length = np.maximum(lane.end - lane.start, TICK)[inside]
+    part = np.where(row < len(lane), np.clip((at - lane.start[inside]) / length, 0.0, 1.0), 0.0)
+    until: Floats = before[row] + part * lane.seconds[inside, kind]
+    return until

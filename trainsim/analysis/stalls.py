@@ -72,7 +72,7 @@ def stalls(lanes: Lanes, every: Sequence[Passes], window: Floats) -> tuple[Stall
 def _row(lanes: Lanes, lane: Lane, mine: Passes, window: float) -> list[float]:
     """The numbers of one class, in the order of NUMBERS."""
     rest = window - mine.last
-    gap = np.where(mine.beside, 0.0, mine.gap)
+    gap = np.where(mine.beside, 0.0, mine.gap - mine.aside)
     phase = _phases(lanes, lane, mine)
     by_phase = np.bincount(phase, gap + mine.waited, 3) if len(gap) else np.zeros(3)
     network, activations, gradients, peers = _reasons(lanes, lane, mine, gap)

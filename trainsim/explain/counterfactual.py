@@ -27,7 +27,8 @@ def seconds(system: System, longest: float) -> float:
 
 def work(system: System) -> float:
     """Seconds of work of the mean rank: its kernels alone, one after the other."""
-    each = [sum(_seconds(t.template) for t in program.chains["compute"]) for program in system.programs]
+    chains = [program.chains.values() for program in system.programs]
+    each = [sum(_seconds(t.template) for tasks in some for t in tasks) for some in chains]
     return float(np.bincount(system.program_of, minlength=len(each)) @ np.array(each) / system.ranks)
 
 

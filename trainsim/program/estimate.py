@@ -38,7 +38,7 @@ def estimate(parts: Parts) -> Estimate:
     out = {
         "steady": m * slowest,
         "fill and drain": max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills) / chunks,
-        "messages": _message_latency(parts, message),
+        "messages": _message_latency(parts, message) + (parts.vocabulary.latency if parts.vocabulary else 0.0),
         "dp": max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
         "update": _update(parts, kinds),
     }
@@ -65,6 +65,8 @@ def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[f
         total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
         late += 2 * sum(block.weight_seconds for block in blocks)
         total += blocked * ((not s.head) + (not s.embedding))
+    if parts.vocabulary is not None:
+        total += parts.vocabulary.block.forward_seconds + parts.vocabulary.block.backward_seconds
     return total, late
 
 
@@ -85,7 +87,7 @@ def _message_latency(parts: Parts, message: float) -> float:
         return message * (2 * m + 2 * p - 5) if p > 1 else 0.0
     if p == 1 or job.framework.p2p_blocking:
         return 0.0
-    if job.pipeline.schedule == "1f1b" and m >= 2:
+    if job.pipeline.schedule == "1f1b" and m >= 2 and parts.vocabulary is None:
         rounds, rest = divmod(m - 1, p)
         return message * (2 * (p - 1) * rounds + 2 * rest + 2 * (p - 2))
     return message * 2 * (p * chunks - 1)
@@ -148,4 +150,6 @@ def _update(parts: Parts, kinds: list[list[int]]) -> float:
     if job.model.tied_embeddings and parts.network.has("embedding"):
         size = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         embedding = parts.network.seconds("embedding", "all_reduce", size)
+        if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
+            embedding *= 1 - 1 / job.parallel.pp
     return kernel.seconds + fixed + norm + embedding

@@ -20,6 +20,8 @@ from trainsim.system import Communicator, Floats, Ints, Pattern, System
 BESIDE_KERNELS = (
     "dp",
     "tp-async",
+    "vocabulary",
+    "vocabulary-tp",
 )  # posted by chains of their own: they take SMs and HBM from the compute chain
 
 

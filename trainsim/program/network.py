@@ -25,6 +25,8 @@ AXES: dict[str, tuple[str, ...]] = {
     "dp": ("cp", "dp"),
     "dp-update": ("cp", "dp"),
     "world": ("tp", "cp", "dp", "pp"),
+    "vocabulary": ("pp",),
+    "vocabulary-tp": ("tp",),
 }
 """Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
 REPLICATED = ("dp", "dp-update")
@@ -125,9 +127,10 @@ class Network:
         return np.sort(np.concatenate([groups, mirror], axis=1), axis=1)[2 * stage < stages]
 
     def _neighbours(self, name: str, pipelines: Ints) -> Ints:
-        """Pairs of pipeline ranks: the ends (tied embeddings), or sender and receiver of messages."""
-        if name == "embedding":
-            return pipelines[:, [0, -1]]
+        """Pairs of pipeline ranks: the ends (tied embeddings; ``embedding-2``: the first and rank 2), or sender and
+        receiver of messages."""
+        if name.startswith("embedding"):
+            return pipelines[:, [0, int(name.partition("-")[2] or -1)]]
         after = np.roll(pipelines, -1, axis=1)
         last = pipelines.shape[1] - (0 if self.job.pipeline.chunks > 1 else 1)  # chunks wrap around
         pairs = np.stack([pipelines[:, :last].ravel(), after[:, :last].ravel()], axis=1)

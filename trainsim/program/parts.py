@@ -18,6 +18,7 @@ from trainsim.model.layers import (
 from trainsim.program.blocks import Block, Blocks, element_bytes
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
+from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import Exchange, strategies
 from trainsim.sharding import Parts as Gradients
@@ -36,6 +37,7 @@ class Parts:
     spare: Block
     embedding: Block
     head: Block
+    vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
 
     def of_rank(self, rank: int) -> tuple[Stage, ...]:
         """The chunks of pipeline rank *rank*, first to last."""
@@ -63,8 +65,9 @@ class Parts:
 
         embedding = count(0, embedding=stage.embedding)
         beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
+        head = count(0, embedding=beside, head=stage.head) - count(0, embedding=beside)
         return Gradients(
-            head=count(0, embedding=beside, head=stage.head) - count(0, embedding=beside),
+            head=head if self.vocabulary is None else self.vocabulary.parameters(stage),
             layers=(count(1),) * stage.layers,
             embedding=embedding,
         )
@@ -133,6 +136,10 @@ def work_out(job: Job) -> Parts:
     spare = layer
     if training.recompute_layers is not None:
         spare = blocks.block(layers, recompute="none", **launches, split=split)
+    vocabulary = None
+    if job.pipeline.vocabulary_parallel:
+        vocabulary = spread(blocks, shape, style)
+        head, launches = head[:1], {"forward": 0, "backward": 0}
     return Parts(
         job=job,
         network=network,
@@ -142,4 +149,5 @@ def work_out(job: Job) -> Parts:
         spare=spare,
         embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
         head=blocks.block(head, recompute="none", **launches, split=split),
+        vocabulary=vocabulary,
     )

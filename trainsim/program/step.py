@@ -25,6 +25,7 @@ from trainsim.program.parts import Parts
 from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.stages import Stage
 from trainsim.program.templates import PASSES, Cuts, Pass, template
+from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Pair, Slot, Work, flat
 from trainsim.schedules.lookup import items_of, slots_of
 from trainsim.schedules.messages import Exchange, Item
@@ -81,6 +82,8 @@ def rank_program(parts: Parts, rank: int) -> Program:
     if beside:
         chains["tp"] = tuple(beside)
     chains |= {way: tuple(mail) for way, mail in passes.rendezvous.mail.items()}
+    if parts.vocabulary is not None:
+        chains["vocabulary"] = tuple(parts.vocabulary.tasks(last=any(s.head for s in mine.stages)))
     if mine.reduces:
         chains["dp"] = tuple(task for step in range(job.steps) for task in _reductions(mine, step))
     return Program(chains=chains, stage=rank, parameters=_parameters(mine), memory=_memory(mine))
@@ -91,7 +94,8 @@ def _items(parts: Parts, rank: int) -> tuple[Item, ...]:
     job, pipeline = parts.job, parts.job.pipeline
     find = items_of if parts.blocking else slots_of
     microbatches = job.training.microbatches
-    return tuple(find(pipeline.schedule, rank, job.parallel.pp, microbatches=microbatches, chunks=pipeline.chunks))
+    found = tuple(find(pipeline.schedule, rank, job.parallel.pp, microbatches=microbatches, chunks=pipeline.chunks))
+    return found if parts.vocabulary is None else deeper(found)
 
 
 def delayed(program: Program, delays: Iterable[Delay]) -> Program:
@@ -223,7 +227,9 @@ def _update(mine: _Rank, step: int) -> Template:
     out: list[Instruction] = []
     if network.has("dp"):
         out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
-    if _shares_embedding(mine):
+    if parts.vocabulary is not None:
+        out += parts.vocabulary.tied(mine.rank)
+    elif _shares_embedding(mine):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         out.append(Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp"))
     if network.has("world") and not job.pipeline.post_validation:
@@ -268,11 +274,12 @@ def _parameters(mine: _Rank) -> int:
 
 def _memory(mine: _Rank) -> Memory:
     """Model states by the framework's bytes per parameter; receive buffers for both directions of the pipeline."""
-    framework, held = mine.parts.job.framework, _parameters(mine)
+    framework, held, vocabulary = mine.parts.job.framework, _parameters(mine), mine.parts.vocabulary
+    buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
     return Memory(
         weights=framework.weight_memory_bytes * held,
         gradients=framework.gradient_memory_bytes * held,
         optimizer=framework.optimizer_memory_bytes * held / mine.exchange.shard,
-        buffers=2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0,
+        buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.framework_memory,
     )

@@ -12,6 +12,7 @@ from trainsim.program.detail import coarsen
 from trainsim.program.instructions import Instruction, Kernel, Meet, Send, Signal, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
+from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pas
     for part, layer, block in _parts(parts, stage):
         main += cuts.get(part, ())
         main += _unfold(block.forward, layer)[0]
+    if parts.vocabulary is not None:
+        main += [Signal(HIDDEN)] if stage.head else cuts.get(0, ())  # the head's part is on every rank
     if stage.after is not None:
         main += _send(parts, stage, stage.after, "forward")
     return Pass("F", stage, tuple(main), allocates=_sum(parts, stage, "saved"))
@@ -50,6 +53,8 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pa
     """Backward through *stage*: receive, head, layers last to first, embedding, send. *cuts* follow its parts."""
     main, side = _back(parts, stage, "backward", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
+    if parts.vocabulary is not None:
+        received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *(cuts or {}).get(0, ())]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
     return Pass(
         "B",
@@ -57,7 +62,7 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pa
         (*received, *main, *sent),
         tuple(side),
         frees=_sum(parts, stage, "saved"),
-        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
     )
 
 
@@ -74,7 +79,7 @@ def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
         tuple(side),
         allocates=max(grown, 0.0),
         frees=max(-grown, 0.0),
-        transient=max(block.transient for _, _, block in _parts(parts, stage)),
+        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
     )
 
 

@@ -212,6 +212,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
     ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
     >>> waits_for("control-next", 2, 3)
     'until stage 2 takes part in a blocking message'
+    >>> waits_for("vocabulary", 3, 3)
+    'for the logits of all stages'
     """
     if what == "own messages":
         return "until its own messages have arrived"
@@ -220,6 +222,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
         return f"for {carried} from stage {source}"
     if what.startswith("control"):
         return f"until stage {source} takes part in a blocking message"
+    if what == "vocabulary":
+        return "for the logits of all stages"
     if what in PARTS:
         return f"for overlapped {what}"
     return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"

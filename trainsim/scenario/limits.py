@@ -20,12 +20,15 @@ SCHEDULES = (
 )
 # fmt: on
 """Names of the language; those without a file in ``schedules/`` are not built."""
+SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
+"""Schedules that can run the head on all pipeline ranks."""
 
 
 def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     """Everything in *spec* that this version does not simulate."""
     yield from _model(spec)
     yield from _parallel(spec)
+    yield from _vocabulary(spec)
     yield from _sharding(spec)
     yield from _training(spec)
     for k, entry in enumerate(spec.what_if):
@@ -45,6 +48,20 @@ def _model(spec: ScenarioSpec) -> Iterator[Fault]:
             yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
     if spec.model.encoder_layers:
         yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
+
+
+def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
+    """A head that is spread over the pipeline: a few orders of passes only, with messages that nobody waits for."""
+    pipeline = spec.pipeline
+    if not pipeline.vocabulary_parallel:
+        return
+    schedule = pipeline.schedule or ""
+    name = schedules.canonical(schedule) if schedule in schedules else schedule
+    key = "pipeline.vocabulary_parallel"
+    if name and name not in SPREADS:
+        yield Fault(key, f"not simulated yet with {name}; with {', '.join(SPREADS)} it is")
+    if pipeline.p2p == "blocking":
+        yield Fault(key, "not simulated yet with p2p: blocking; with p2p: async it is")
 
 
 def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:

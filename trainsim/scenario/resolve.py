@@ -44,10 +44,11 @@ def resolve(context: Context) -> Resolved:
     model, cluster = find_model(context), find_cluster(context)
     parallel = _parallel(context, model, cluster)
     training = resolve_training(context, model, cluster, framework, parallel)
+    spreads = spec.pipeline.vocabulary_parallel
     job = Job(
         name=spec.name or f"{model.name} on {cluster.ranks} {cluster.gpu.name}",
         model=model,
-        padded_vocab=padded_vocab(model.vocab, parallel.tp),
+        padded_vocab=padded_vocab(model.vocab, parallel.tp * (parallel.pp if spreads else 1)),
         cluster=cluster,
         framework=framework,
         parallel=parallel,
@@ -63,6 +64,7 @@ def resolve(context: Context) -> Resolved:
     )
     if job.padded_vocab != model.vocab:
         reason = f"{model.vocab} rounded up to a multiple of 128 x tp {parallel.tp}"
+        reason += f" x pp {parallel.pp}" if spreads else ""
         context.derived("model.padded_vocab", job.padded_vocab, reason)
     return Resolved(job=job, values=written_out(context, job))
 
@@ -127,6 +129,7 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
         layout=stages,
         p2p=spec.p2p or "async",
         post_validation=spec.post_validation,
+        vocabulary_parallel=spec.vocabulary_parallel and parallel.pp > 1,
     )
 
 

@@ -139,6 +139,7 @@ class PipelineSpec(Section):
     layout: Layout | None = None
     p2p: Literal["async", "blocking"] | None = None
     post_validation: bool = False
+    vocabulary_parallel: bool = False
 
 
 class OffloadSpec(Section):

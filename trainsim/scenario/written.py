@@ -27,6 +27,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
             "schedule": job.pipeline.schedule,
             "chunks": job.pipeline.chunks,
             "layout": list(job.pipeline.layout),
+            **({"vocabulary_parallel": True} if spec.pipeline.vocabulary_parallel else {}),
         },
         "sharding": {
             "strategy": sharding.strategy,
