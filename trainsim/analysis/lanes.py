@@ -9,7 +9,7 @@ from itertools import chain as chained
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.analysis.kinds import COLUMN, PASSES
+from trainsim.analysis.kinds import BUSY, COLUMN
 from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS, Program
 from trainsim.trace import Trace
@@ -201,7 +201,7 @@ class Lanes:
         if rows.causes:
             of = np.array([(at, self.offset[chain] + row) for at, (chain, row) in rows.causes.items()], np.int64)
             cause[of[:, 0]] = of[:, 1]
-        passes = np.array([t.template.work in PASSES for t in self.trace.tasks[k]] + [False])
+        passes = np.array([t.template.work in BUSY for t in self.trace.tasks[k]] + [False])
         return Lane(
             number=k, owner=owner, name=name, run=run, posted=table[:, 2], start=start, end=end,
             first=kind[first[run]], last=kind[first[run] + size[run] - 1], seconds=lane_seconds, held=lane_held,

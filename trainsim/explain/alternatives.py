@@ -21,7 +21,7 @@ def other_schedules(job: Job) -> Iterator[Trial]:
         chunks = now.chunks if traits(name).chunks is None and now.chunks > 1 else usual
         if (name, chunks) != (now.schedule, now.chunks):
             title = f"schedule {name}" + (f" with {chunks} chunks per rank" if chunks > 1 else "")
-            changes = {"pipeline.schedule": name, "pipeline.chunks": chunks}
+            changes = {"pipeline.schedule": name, "pipeline.chunks": chunks, "pipeline.group": None}
             yield Trial(kind=SCHEDULE, title=title, changes={**changes, **_layout(job, chunks)})
 
 

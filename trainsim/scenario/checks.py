@@ -123,6 +123,20 @@ def sequences(*, sequence_length: int, cp: int) -> Fault | None:
     return Fault("parallel.cp", message)
 
 
+def slices(*, sequence_length: int, slices: int, tp: int = 1) -> Fault | None:
+    """Slices of a sequence are equal; with sequence parallelism each is cut into tp parts again.
+
+    >>> print(slices(sequence_length=1000, slices=3).message)
+    a sequence of 1000 tokens cannot be cut into 3 equal slices; group=1, 2, 4, 5, 8, 10, 20, 25, ... would
+    """
+    if sequence_length % (slices * tp) == 0 or slices == 1:
+        return None
+    works = [d for d in divisors(sequence_length) if sequence_length % (d * tp) == 0]
+    parts = f" of {tp} parts (sequence_parallel)" if tp > 1 else ""
+    message = f"a sequence of {sequence_length} tokens cannot be cut into {slices} equal slices{parts}"
+    return Fault("pipeline.group", f"{message}; {offer(works, slices, 'group')}")
+
+
 def recomputed_layers(*, layers: int | None, layout: tuple[int, ...]) -> Fault | None:
     """No more layers of a virtual stage are recomputed than it has."""
     if layers is None or layers <= max(layout):

@@ -27,6 +27,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
             "schedule": job.pipeline.schedule,
             "chunks": job.pipeline.chunks,
             "layout": list(job.pipeline.layout),
+            **({"group": job.pipeline.group} if job.pipeline.group else {}),
         },
         "sharding": {
             "strategy": sharding.strategy,
