@@ -71,7 +71,8 @@ def test_the_first_step_has_the_bubble_of_a_single_one(three):
     assert one.steps == 1
     assert one.period is one.bubble.period_fraction is None
     assert one.step_ends == ()
-    assert (one.bubble.fraction, one.bubble.stages) == (three.bubble.fraction, three.bubble.stages)
+    if not traits(three.job.pipeline.schedule).asynchronous:  # where the next step begins before the first is over
+        assert (one.bubble.fraction, one.bubble.stages) == (three.bubble.fraction, three.bubble.stages)
     assert one.communication["tp"].bytes_per_rank == pytest.approx(three.communication["tp"].bytes_per_rank)
     assert one.communication["pp"].operations == pytest.approx(three.communication["pp"].operations)
 

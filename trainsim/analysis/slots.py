@@ -10,7 +10,7 @@ from trainsim.analysis.kinds import BACKWARD, PASSES
 from trainsim.analysis.lanes import Floats, Ints, Lanes
 from trainsim.analysis.memory import task_bounds
 from trainsim.analysis.passes import gaps
-from trainsim.program.instructions import EARLY, KINDS
+from trainsim.program.instructions import KINDS
 
 
 class Slots(NamedTuple):
@@ -64,8 +64,7 @@ def update(lanes: Lanes, c: int) -> tuple[Piece, ...]:
     lane = lanes.compute[c]
     marks = lanes.trace.rows[lane.number].marks
     out = []
-    early = np.array([task.template.work == EARLY for task in lanes.trace.tasks[lane.number]] + [False])
-    for row in np.flatnonzero(~lane.in_pass | early[lane.task]).tolist():
+    for row in np.flatnonzero(~lane.in_pass).tolist():
         run, at = lanes.trace.runs[int(lane.run[row])], float(lane.start[row])
         ends = marks.get(row) or [at + end for end in run.ends]
         starts = [at, *ends[:-1]] if row in marks else [at + start for start in run.starts]
