@@ -282,23 +282,26 @@ def test_any_legal_plan_runs_and_folds(
 
 # -- every schedule on real layers -------------------------------------------------------------------------------
 
-WHOLE = [name for name in schedules if not (traits(name).sliced or traits(name).asynchronous)]
+WHOLE = [name for name in schedules if not traits(name).sliced]
 BLOCKING = ("1f1b", "gpipe", "deepspeed", "interleaved-1f1b", "dualpipe", "dualpipev", "zb-h1")
 
 
 def scheduled(name: str, **changes: object) -> Job:
     """The small job under a schedule, with the chunks that it needs."""
     chunks = traits(name).chunks or 2
+    strategy = {"sharding__strategy": "ddp"} if traits(name).asynchronous else {}
+    changes = {**strategy, **changes}
     return small(pipeline__schedule=name, pipeline__chunks=chunks, training__global_batch=32, **changes)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", schedules)
 def test_every_schedule_runs_on_layers_and_folds(name: str) -> None:
     plan = lower(scheduled(name))
     folded = run(fold(prune(plan.system)))
     assert same_spans(folded, run(unfolded(plan.system), merge=False))
     one = lower(scheduled("gpipe"))
-    assert folded.duration < run(fold(prune(one.system))).duration * 1.5  # V-Min pays for its small memory
+    if not traits(name).sliced:  # slices of 256 tokens wait for the host
+        assert folded.duration < run(fold(prune(one.system))).duration * 1.5  # V-Min pays for its small memory
 
 
 @pytest.mark.parametrize("name", WHOLE)

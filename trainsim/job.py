@@ -30,11 +30,15 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The schedule; ``layout`` has the layers of each virtual stage (chunk c of rank r is stage c * pp + r)."""
+    """The schedule; ``layout`` has the layers of each virtual stage (chunk c of rank r is stage c * pp + r).
+
+    ``group`` microbatches go through a chunk together, or it is the number of slices of a sequence; None: the usual.
+    """
 
     schedule: str
     chunks: int
     layout: tuple[int, ...]
+    group: int | None = None
     p2p: str = "async"
     post_validation: bool = False  # nobody waits for the gradient norm: it is checked after the update
     vocabulary_parallel: bool = False  # the logits and the loss are spread over all pipeline ranks

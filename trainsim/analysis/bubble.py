@@ -15,8 +15,8 @@ from trainsim.analysis.stalls import Stall, stalls
 class Bubble:
     """Idle time of the pipeline, of its first step where several run back to back. Its *window* is from the start of
     the step to the end of the last pass, so that the gradient reduction and the optimizer are not in it. A rank is
-    *busy* in its passes, with their collectives, and idle between them and while it waits for messages. Fractions
-    without unit, times in seconds.
+    *busy* in its passes, with their collectives, and in updates within a step (PipeDream's); it is idle between them
+    and while it waits for messages. Fractions without unit, times in seconds.
 
     * ``fraction``: 1 - busy / (ranks * window). 1F1B without latency: (p - 1) / (m + p - 1).
     * ``span_fraction``: 1 - mean busy / longest (last end - first start of a rank's passes).

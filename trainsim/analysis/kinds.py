@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from trainsim.program.instructions import KINDS
+from trainsim.program.instructions import EARLY, KINDS
 
 COLUMN = {kind: k for k, kind in enumerate(KINDS)}
 """The column of a kind in every array of seconds per kind."""
 
 PASSES = frozenset({"F", "B", "I", "W"})
 """What a template's ``work`` says when it is a pass of the schedule: forward, backward, its two halves."""
+
+BUSY = PASSES | {EARLY}
+"""What a rank does between the start of a step and its end: passes, and updates that no flush precedes."""
 
 BACKWARD = frozenset({"B", "I", "W"})
 """The passes that are not forward."""

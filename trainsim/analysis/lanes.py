@@ -9,7 +9,7 @@ from itertools import chain as chained
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.analysis.kinds import COLUMN, PASSES
+from trainsim.analysis.kinds import BUSY, COLUMN, PASSES
 from trainsim.exact import TICK
 from trainsim.program.instructions import KINDS, Program
 from trainsim.trace import Trace
@@ -22,7 +22,8 @@ Bools = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lane:
     """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
-    for late peers inside the row; ``task`` is the number of the task that a row belongs to."""
+    for late peers inside the row; ``task`` is the number of the task that a row belongs to, ``in_pass`` and
+    ``busy`` whether that is a pass, or a pass or an early update."""
 
     number: int
     owner: int
@@ -38,6 +39,7 @@ class Lane:
     task: Ints
     cause: Ints
     in_pass: Bools
+    busy: Bools
 
     def __len__(self) -> int:
         return len(self.start)
@@ -201,11 +203,13 @@ class Lanes:
         if rows.causes:
             of = np.array([(at, self.offset[chain] + row) for at, (chain, row) in rows.causes.items()], np.int64)
             cause[of[:, 0]] = of[:, 1]
-        passes = np.array([t.template.work in PASSES for t in self.trace.tasks[k]] + [False])
+        works = [t.template.work for t in self.trace.tasks[k]] + [""]
+        mine = np.minimum(task, len(works) - 1)
         return Lane(
             number=k, owner=owner, name=name, run=run, posted=table[:, 2], start=start, end=end,
             first=kind[first[run]], last=kind[first[run] + size[run] - 1], seconds=lane_seconds, held=lane_held,
-            task=task, cause=cause, in_pass=passes[np.minimum(task, len(passes) - 1)],
+            task=task, cause=cause, in_pass=np.array([work in PASSES for work in works])[mine],
+            busy=np.array([work in BUSY for work in works])[mine],
         )  # fmt: skip
 
     def _correct(self, k: int, run: Ints, seconds: Floats, held: Floats, end: Floats) -> None:

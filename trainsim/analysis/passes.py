@@ -60,11 +60,11 @@ def gaps(lane: Lane) -> tuple[Floats, Floats]:
 
 def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
     """The passes of a compute chain in the rows *within*."""
-    own = np.flatnonzero(lane.in_pass & within)
+    own = np.flatnonzero(lane.busy & within)
     rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]))
     rows = rows[rows <= (own[-1] if len(own) else -1)]
     length = lane.end[rows] - lane.posted[rows]
-    waited = np.where(lane.in_pass[rows], lane.seconds[rows, COLUMN["pp"]], length)
+    waited = np.where(lane.busy[rows], lane.seconds[rows, COLUMN["pp"]], length)
     cause = lanes.gap_cause(lane)[rows]
     beside = cause >= 0
     collectives = [other.number for other in lanes.others[lane.owner] if not other.seconds[:, WORK].any()]

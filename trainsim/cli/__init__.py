@@ -13,6 +13,7 @@ from trainsim.cli.commands import NO, app
 from trainsim.errors import TrainsimError
 
 DONE, WRONG_INPUT, BUG, INTERRUPTED = 0, 2, 70, 130
+PIPE_CLOSED = 141  # as shells say of a program whose reader went away
 
 
 def _stop(message: str, status: int) -> NoReturn:
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _stop("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader went away (`| head`): nothing to say, and nowhere to say it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(DONE)
+        sys.exit(PIPE_CLOSED)
     except OSError as error:
         _stop(f"{error.filename}: {error.strerror}" if error.filename else str(error), WRONG_INPUT)
     except Exception as error:

@@ -21,8 +21,13 @@ def other_schedules(job: Job) -> Iterator[Trial]:
         chunks = now.chunks if traits(name).chunks is None and now.chunks > 1 else usual
         if (name, chunks) != (now.schedule, now.chunks):
             title = f"schedule {name}" + (f" with {chunks} chunks per rank" if chunks > 1 else "")
-            changes = {"pipeline.schedule": name, "pipeline.chunks": chunks}
+            changes = {"pipeline.schedule": name, "pipeline.chunks": chunks, **_group(job)}
             yield Trial(kind=SCHEDULE, title=title, changes={**changes, **_layout(job, chunks)})
+
+
+def _group(job: Job) -> dict[str, None]:
+    """What a group means, and which would do, differs between schedules: the usual one."""
+    return {"pipeline.group": None} if job.pipeline.group else {}
 
 
 def _layout(job: Job, chunks: int) -> dict[str, None]:

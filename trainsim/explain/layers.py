@@ -97,8 +97,9 @@ def _held(result: Result) -> list[list[int]]:
 
 def _layer_seconds(result: Result) -> float:
     """Seconds that one layer is worth in a step."""
-    layer, training = result.simulation.plan.parts.layer, result.job.training
-    return (layer.forward_seconds + layer.backward_seconds) * training.microbatches
+    layers = [one.layer for one in result.simulation.plan.parts.slices]
+    seconds = sum(layer.forward_seconds + layer.backward_seconds for layer in layers)
+    return seconds * result.job.training.microbatches
 
 
 def _move(held: Sequence[Sequence[int]], layout: Sequence[int], giver: int, taker: int) -> tuple[int, int] | None:

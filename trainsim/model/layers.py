@@ -191,22 +191,27 @@ class _Layer:
         return self._eager() if self.style.attention == "eager" else (self._fused(),)
 
     def _fused(self) -> Operation:
-        shape, model = self.shape, self.model
+        """One kernel; of a slice that starts late two: all of what comes before it, and the causal part of its own."""
+        shape, causal = self.shape, self.style.causal_skip
 
         def work(direction: str) -> tuple[Work, ...]:
-            return (
-                Attention(
-                    "attention",
-                    self.style.attention,
-                    shape.micro_batch,
-                    self.heads,
-                    self.kv_heads,
-                    shape.queries,
-                    shape.sequence_length,
-                    model.head_dim,
-                    causal=self.style.causal_skip,
-                    direction=direction,
-                ),
+            if causal and shape.context:
+                before, own = shape.context, shape.sequence_length
+                return kernel(direction, before, causal=False), kernel(direction, own, causal=True)
+            return (kernel(direction, shape.keys, causal=causal),)
+
+        def kernel(direction: str, keys: int, *, causal: bool) -> Attention:
+            return Attention(
+                "attention",
+                self.style.attention,
+                shape.micro_batch,
+                self.heads,
+                self.kv_heads,
+                shape.queries,
+                keys,
+                self.model.head_dim,
+                causal=causal,
+                direction=direction,
             )
 
         return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"))
@@ -218,7 +223,7 @@ class _Layer:
         of either shape.
         """
         shape, style, element = self.shape, self.style, self.shape.element
-        batch, s, q, d = shape.micro_batch * self.heads, shape.sequence_length, shape.queries, self.model.head_dim
+        batch, s, q, d = shape.micro_batch * self.heads, shape.keys, shape.queries, self.model.head_dim
         scores = float(batch) * q * s
         product = Gemm("scores", q, s, d, batch, precision=shape.products)
         context = Gemm("context", q, d, s, batch, precision=shape.products)

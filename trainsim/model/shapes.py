@@ -13,13 +13,17 @@ LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What one rank works on: a microbatch, cut over tp (and over cp along the sequence)."""
+    """What one rank works on: a microbatch, cut over tp (and over cp along the sequence).
+
+    Where a schedule cuts sequences, ``sequence_length`` is that of a slice, and ``context`` the tokens before it.
+    """
 
     micro_batch: int
     sequence_length: int
     tp: int
     padded_vocab: int
     cp: int = 1
+    context: int = 0
     sequence_parallel: bool = False
     precision: str = "bf16"
 
@@ -27,6 +31,11 @@ class Shape:
     def queries(self) -> int:
         """Positions of the sequence on this rank."""
         return self.sequence_length // self.cp
+
+    @property
+    def keys(self) -> int:
+        """Positions that the queries may look at."""
+        return self.context + self.sequence_length
 
     @property
     def tokens(self) -> int:

@@ -16,6 +16,7 @@ from trainsim.job import Job
 from trainsim.model.operations import MemoryBound, Operation, Work
 from trainsim.program.instructions import Kernel, Meet
 from trainsim.program.network import Network
+from trainsim.schedules.lookup import slices_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,16 @@ class Blocks:
 
     @property
     def checkpoint(self) -> float:
-        """Bytes of the layer input that full recomputation keeps per layer and microbatch."""
-        training, parallel = self.job.training, self.job.parallel
-        tokens = training.micro_batch * training.sequence_length / parallel.cp
+        """Bytes of the layer input that full recomputation keeps per layer and microbatch (or slice of one).
+
+        The keys and values of a slice stay as well, since other slices look at them.
+        """
+        training, parallel, model = self.job.training, self.job.parallel, self.job.model
+        slices = slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
+        tokens = training.micro_batch * training.sequence_length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
-        return tokens * self.job.model.hidden * element_bytes(training.precision) / share
+        seen = 2 * max(1, model.kv_heads // parallel.tp) * model.head_dim if slices > 1 else 0
+        return tokens * (model.hidden / share + seen) * element_bytes(training.precision)
 
     def kernel(self, work: Work, kind: str) -> Kernel:
         """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""

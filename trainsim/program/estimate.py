@@ -2,7 +2,8 @@
 The closed form beside the simulation: what the step should take if nothing were shared and nobody were slow.
 
 Every stage does its microbatches at its own pace and the slowest sets it; filling and draining adds one pass of all
-other stages (divided by the chunks of an interleaved schedule, less two weight gradients where they are put off);
+other stages (divided by the chunks of an interleaved schedule or by the slices of a sequence, less two weight gradients
+where they are put off); without a flush every minibatch may pay for its own reduction and update;
 strict 1F1B pays the latency of messages again and again, the others once; what overlaps counts where it sticks out.
 """
 
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from trainsim.model.operations import MemoryBound
 from trainsim.program.blocks import Block
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
+from trainsim.schedules.lookup import facts
 from trainsim.sharding import Bucket, Exchange
 
 
@@ -35,12 +38,16 @@ def estimate(parts: Parts) -> Estimate:
     passes = [(len(ranks), *_rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
     slowest, fills = max((seconds, seconds - late) for _, seconds, late in passes)
     exchanges = [(ranks[0], parts.exchange(ranks[0])) for ranks in kinds]
+    others = max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills)
+    shape = facts(job.pipeline.schedule)
+    updates = job.training.microbatches if shape.eager_updates else 1
+    fills_per_step = 1 / job.steps if shape.asynchronous else 1
     out = {
         "steady": m * slowest,
-        "fill and drain": max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills) / chunks,
+        "fill and drain": others * fills_per_step / (chunks * len(parts.slices)),
         "messages": _message_latency(parts, message) + (parts.vocabulary.latency if parts.vocabulary else 0.0),
-        "dp": max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
-        "update": _update(parts, kinds),
+        "dp": updates * max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
+        "update": _update(parts, kinds, updates),
     }
     return Estimate(seconds=sum(out.values()), parts=out)
 
@@ -55,13 +62,14 @@ def _kinds(parts: Parts) -> list[list[int]]:
 
 
 def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[float, float]:
-    """Forward and backward of one microbatch through all chunks of a rank, with the messages it waits for; and how
-    much of it a schedule that puts weight gradients off takes out of fill and drain: they leave it, and fill it."""
+    """Forward and backward of one microbatch, all slices of it, through all chunks of a rank, with the messages it
+    waits for; and how much of it a schedule that puts weight gradients off takes out of fill and drain: they leave it,
+    and fill it."""
     total = late = 0.0
-    for s in stages:
-        blocks: list[Block] = [*parts.layer_blocks(s)]
-        blocks += [parts.embedding] if s.embedding else []
-        blocks += [parts.head] if s.head else []
+    for one, s in product(parts.slices, stages):
+        blocks: list[Block] = [*one.layer_blocks(s)]
+        blocks += [one.embedding] if s.embedding else []
+        blocks += [one.head] if s.head else []
         total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
         late += 2 * sum(block.weight_seconds for block in blocks)
         total += blocked * ((not s.head) + (not s.embedding))
@@ -137,7 +145,7 @@ def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, floa
     return max(0.0, done)
 
 
-def _update(parts: Parts, kinds: list[list[int]]) -> float:
+def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job, framework = parts.job, parts.job.framework
     held = max(sum(parts.gradients(s).total for s in parts.of_rank(ranks[0])) for ranks in kinds)
@@ -145,11 +153,12 @@ def _update(parts: Parts, kinds: list[list[int]]) -> float:
     nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
     kernel = parts.blocks.kernel(MemoryBound("optimizer", "elementwise", nbytes), "optimizer")
     fixed = 0.0 if framework.cuda_graph else framework.step_seconds
-    norm = parts.network.seconds("world", "all_reduce", 4.0)
+    flushed = not facts(job.pipeline.schedule).asynchronous
+    norm = parts.network.seconds("world", "all_reduce", 4.0) if flushed else 0.0
     embedding = 0.0
     if job.model.tied_embeddings and parts.network.has("embedding"):
         size = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         embedding = parts.network.seconds("embedding", "all_reduce", size)
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
             embedding *= 1 - 1 / job.parallel.pp
-    return kernel.seconds + fixed + norm + embedding
+    return updates * (kernel.seconds + embedding) + fixed + norm

@@ -103,6 +103,10 @@ class Signal:
 Instruction = Kernel | Meet | Send | Wait | Signal
 
 
+EARLY = "early update"
+"""``work`` of a template that updates the weights before the step is over, as asynchronous schedules do."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
     """The instructions of one pass over one chunk, and what it does to the memory of the rank (bytes).

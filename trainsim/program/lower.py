@@ -74,7 +74,8 @@ def _programs(parts: Parts) -> tuple[tuple[Program, ...], Ints]:
     for rank, lost in sorted(delays.items()):
         programs.append(delayed(programs[int(program_of[rank])], lost))
         program_of[rank] = len(programs) - 1
-    return tuple(programs), program_of
+    used, program_of = np.unique(program_of, return_inverse=True)  # all ranks of a stage may be delayed
+    return tuple(programs[k] for k in used), program_of.astype(np.int64)
 
 
 def _used(program: Program) -> Iterator[tuple[str, str]]:

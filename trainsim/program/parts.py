@@ -19,7 +19,7 @@ from trainsim.program.blocks import Block, Blocks, element_bytes
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
 from trainsim.program.vocabulary import Vocabulary, spread
-from trainsim.schedules.lookup import facts
+from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import Exchange, strategies
 from trainsim.sharding import Parts as Gradients
 
@@ -27,7 +27,8 @@ from trainsim.sharding import Parts as Gradients
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
     """What every stage of a job is built from. ``layer`` is how a layer is run, ``spare`` how one is that partial
-    recomputation leaves alone (the same unless only some layers are recomputed)."""
+    recomputation leaves alone (the same unless only some layers are recomputed). Where the schedule cuts sequences, the
+    blocks are those of the first slice, and ``later`` are the same parts with those of each later one."""
 
     job: Job
     network: Network
@@ -38,6 +39,12 @@ class Parts:
     embedding: Block
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
+    later: tuple[Parts, ...] = ()
+
+    @property
+    def slices(self) -> tuple[Parts, ...]:
+        """The parts of each slice of a sequence, the first one first; only these where it is whole."""
+        return self, *self.later
 
     def of_rank(self, rank: int) -> tuple[Stage, ...]:
         """The chunks of pipeline rank *rank*, first to last."""
@@ -106,27 +113,35 @@ class Parts:
 
     @property
     def message_bytes(self) -> float:
-        """Bytes of the activation that one stage sends to the next for one microbatch, per rank."""
+        """Bytes of the activation that one stage sends to the next for one microbatch (or slice of one), per rank."""
         training, parallel = self.job.training, self.job.parallel
         tokens = training.micro_batch * training.sequence_length / parallel.cp
+        tokens /= slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
         cut = parallel.tp if self.cut_messages else 1
         return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
 
 
 def work_out(job: Job) -> Parts:
     """Blocks and stages of *job*; nothing is laid out in time yet."""
-    network = Network(job)
-    blocks = Blocks(job, network)
-    training, framework = job.training, job.framework
+    slices, training = slices_of(job.pipeline.schedule, job.pipeline.group), job.training
+    length = training.sequence_length // slices
     shape = Shape(
         micro_batch=training.micro_batch,
-        sequence_length=training.sequence_length,
+        sequence_length=length,
         tp=job.parallel.tp,
         cp=job.parallel.cp,
         sequence_parallel=job.parallel.sequence_parallel,
         precision=training.precision,
         padded_vocab=job.padded_vocab,
     )
+    first = _parts(job, Blocks(job, Network(job)), shape=shape)
+    later = (_parts(job, first.blocks, shape=replace(shape, context=k * length)) for k in range(1, slices))
+    return replace(first, later=tuple(later)) if slices > 1 else first
+
+
+def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
+    """Stages of *job*, and the blocks of one shape."""
+    training, framework = job.training, job.framework
     style = style_of(framework, training.attention)
     split = facts(job.pipeline.schedule).split
     launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
@@ -142,7 +157,7 @@ def work_out(job: Job) -> Parts:
         head, launches = head[:1], {"forward": 0, "backward": 0}
     return Parts(
         job=job,
-        network=network,
+        network=blocks.network,
         blocks=blocks,
         stages=virtual_stages(job),
         layer=layer,

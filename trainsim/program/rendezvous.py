@@ -76,5 +76,6 @@ class Rendezvous:
         return self.parts.message_way(self.rank, there, "forward" if forward else "backward")
 
     def _tell(self, peer: int, event: str) -> Send:
-        follows = peer == (self.rank + 1) % self.parts.job.parallel.pp
+        ranks = self.parts.job.parallel.pp
+        follows = peer == self.rank + 1 or (ranks > 2 and peer == (self.rank + 1) % ranks)  # of two, one is before
         return Send(event, "pp", "control-next" if follows else "control-previous", 0.0, event)

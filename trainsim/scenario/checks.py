@@ -61,10 +61,11 @@ def tensor_parallel(
     if sequence_parallel:
         cut.append(("tokens of a sequence (sequence_parallel)", sequence_length))
     works = [d for d in divisors(*(n for _, n in cut)) if kv_heads % d == 0 or d % kv_heads == 0]
-    for what, number in [*cut, ("key-value heads (kv_heads)", kv_heads)]:
-        copied = number == kv_heads and tp % kv_heads == 0
-        if number % tp and not copied:
-            return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
+    faults = [(what, number) for what, number in cut if number % tp]
+    if kv_heads % tp and tp % kv_heads:
+        faults.append(("key-value heads (kv_heads)", kv_heads))
+    for what, number in faults:
+        return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
     return None
 
 
@@ -121,6 +122,20 @@ def sequences(*, sequence_length: int, cp: int) -> Fault | None:
     works = [d for d in range(1, 65) if sequence_length % (2 * d) == 0]
     message = f"{sequence_length} tokens do not divide into 2 x cp parts for cp={cp}; {offer(works, cp, 'cp')}"
     return Fault("parallel.cp", message)
+
+
+def slices(*, sequence_length: int, slices: int, tp: int = 1) -> Fault | None:
+    """Slices of a sequence are equal; with sequence parallelism each is cut into tp parts again.
+
+    >>> print(slices(sequence_length=1000, slices=3).message)
+    a sequence of 1000 tokens cannot be cut into 3 equal slices; group=1, 2, 4, 5, 8, 10, 20, 25, ... would
+    """
+    if sequence_length % (slices * tp) == 0 or slices == 1:
+        return None
+    works = [d for d in divisors(sequence_length) if sequence_length % (d * tp) == 0]
+    parts = f" of {tp} parts (sequence_parallel)" if tp > 1 else ""
+    message = f"a sequence of {sequence_length} tokens cannot be cut into {slices} equal slices{parts}"
+    return Fault("pipeline.group", f"{message}; {offer(works, slices, 'group')}")
 
 
 def recomputed_layers(*, layers: int | None, layout: tuple[int, ...]) -> Fault | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.schema import ModelSpec, ScenarioSpec
 from trainsim.schedules import schedules
-from trainsim.schedules.traits import traits
 from trainsim.sharding import strategies
 
 MOST_STEPS = 64
@@ -74,10 +73,6 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
     schedule = spec.pipeline.schedule or ""
     if schedule in SCHEDULES and schedule not in schedules:
         yield Fault("pipeline.schedule", f"not simulated yet; {', '.join(schedules)} are")
-    if schedule in schedules and (shape := traits(schedule)) and (shape.sliced or shape.asynchronous):
-        what = "cuts sequences into slices" if shape.sliced else "updates weights without a flush"
-        message = f"{schedule} {what}, which is simulated in ts.replay only, not on real layers"
-        yield Fault("pipeline.schedule", message)
 
 
 def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:

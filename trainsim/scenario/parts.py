@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -92,17 +93,28 @@ def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
         ranks = np.flatnonzero(cluster.node_of(np.arange(cluster.ranks)) == slow.node)
         return Slow(factor=factor, ranks=tuple(map(int, ranks)))
     number = slow.rank if slow.rank is not None else slow.gpu
+    if isinstance(slow.gpu, str):
+        number = _gpu(context, f"{key}.gpu", slow.gpu, cluster)
     if isinstance(number, int):
         _inside(context, f"{key}.{'gpu' if slow.rank is None else 'rank'}", number, cluster.ranks, "rank")
         return Slow(factor=factor, ranks=(number,))
-    name = slow.gpu or slow.link or slow.nic
-    assert isinstance(name, str)
-    target = "gpu" if slow.gpu else "link" if slow.link else "nic"
-    with context.at(f"{key}.{target}"):
-        links = cluster.find_links(name)
-    if target != "gpu":
-        return Slow(factor=factor, links=(name,))
-    return Slow(factor=factor, ranks=(int(np.max(cluster.gpu_of[links])),))
+    name = (slow.link if slow.nic is None else slow.nic) or ""
+    with context.at(f"{key}.{'link' if slow.nic is None else 'nic'}"):
+        cluster.find_links(name)
+    return Slow(factor=factor, links=(name,))
+
+
+def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
+    """The rank of the GPU called *name*."""
+    per_node = cluster.ranks // cluster.nodes
+    found = re.fullmatch(r"node(\d{1,9})\.gpu(\d{1,9})", name)
+    if not found:
+        context.require(Fault(key, f"'{name}' is no GPU; a GPU is a rank number, or node0.gpu0"), ScenarioError)
+    else:
+        _inside(context, key, int(found[1]), cluster.nodes, "node")
+        _inside(context, key, int(found[2]), per_node, "GPU per node")
+        return int(found[1]) * per_node + int(found[2])
+    raise AssertionError
 
 
 def _inside(context: Context, key: str, number: int, size: int, what: str) -> None:

@@ -16,10 +16,10 @@ from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, default
 from trainsim.scenario.limits import limits
 from trainsim.scenario.parts import find_cluster, find_model, perturbations
-from trainsim.scenario.training import USUAL_SEQUENCE, resolve_training
+from trainsim.scenario.training import resolve_training, usual_length
 from trainsim.scenario.written import shorten_layout, written_out
 from trainsim.schedules import schedules
-from trainsim.schedules.lookup import check_numbers, facts, is_file
+from trainsim.schedules.lookup import check_numbers, facts, is_file, slices_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ def resolve(context: Context) -> Resolved:
     parallel = _parallel(context, model, cluster)
     training = resolve_training(context, model, cluster, framework, parallel)
     spreads = spec.pipeline.vocabulary_parallel
+    pipeline = _pipeline(context, model, parallel, training)
     job = Job(
         name=spec.name or f"{model.name} on {cluster.ranks} {cluster.gpu.name}",
         model=model,
@@ -52,8 +53,8 @@ def resolve(context: Context) -> Resolved:
         cluster=cluster,
         framework=framework,
         parallel=parallel,
-        pipeline=_pipeline(context, model, parallel, training),
-        sharding=_sharding(context, framework, parallel),
+        pipeline=pipeline,
+        sharding=_sharding(context, framework, parallel, pipeline.schedule),
         training=training,
         algorithm=_algorithms(context),
         what_if=perturbations(context, cluster),
@@ -77,7 +78,7 @@ def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Paralle
             heads=model.heads,
             kv_heads=model.kv_heads,
             ffn_hidden=model.ffn_hidden,
-            sequence_length=training.sequence_length or USUAL_SEQUENCE,
+            sequence_length=training.sequence_length or usual_length(model),
             sequence_parallel=spec.sequence_parallel,
         )
     )
@@ -120,13 +121,21 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
         chunks = shape.chunks
         context.derived("pipeline.chunks", chunks, f"as {name} needs")
     with context.at("pipeline"):
-        check_numbers(name, parallel.pp, microbatches=training.microbatches, chunks=chunks)
+        check_numbers(name, parallel.pp, microbatches=training.microbatches, chunks=chunks, group=spec.group)
+    context.require(
+        checks.slices(
+            sequence_length=training.sequence_length,
+            slices=slices_of(name, spec.group),
+            tp=parallel.tp if parallel.sequence_parallel else 1,
+        )
+    )
     stages = _layout(context, model, parallel.pp, chunks // shape.replicas)
     context.require(checks.recomputed_layers(layers=training.recompute_layers, layout=stages))
     return Pipeline(
         schedule=name,
         chunks=chunks,
         layout=stages,
+        group=spec.group,
         p2p=spec.p2p or "async",
         post_validation=spec.post_validation,
         vocabulary_parallel=spec.vocabulary_parallel and parallel.pp > 1,
@@ -152,12 +161,15 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
     return given
 
 
-def _sharding(context: Context, framework: Framework, parallel: Parallel) -> Sharding:
-    spec = context.spec.sharding
+def _sharding(context: Context, framework: Framework, parallel: Parallel, schedule: str) -> Sharding:
+    spec, whole = context.spec.sharding, facts(schedule).asynchronous
     strategy = spec.strategy
     if strategy is None:
-        strategy = "zero1" if parallel.dp > 1 else "ddp"
-        context.derived("sharding.strategy", strategy, f"dp {parallel.dp}")
+        strategy = "zero1" if parallel.dp > 1 and not whole else "ddp"
+        context.derived("sharding.strategy", strategy, f"as {schedule} needs" if whole else f"dp {parallel.dp}")
+    elif whole and strategy != "ddp":
+        message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
+        context.require(checks.Fault("sharding.strategy", message))
     overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
     return Sharding(strategy=strategy, overlap=overlap, reduce_bucket=spec.reduce_bucket)
 

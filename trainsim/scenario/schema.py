@@ -136,6 +136,7 @@ class PipelineSpec(Section):
 
     schedule: str | None = None
     chunks: Degree = 1
+    group: Degree | None = None
     layout: Layout | None = None
     p2p: Literal["async", "blocking"] | None = None
     post_validation: bool = False

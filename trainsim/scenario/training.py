@@ -58,9 +58,14 @@ def resolve_training(
 
 
 def _sequence_length(context: Context, model: Transformer) -> int:
-    length = min(model.max_positions or USUAL_SEQUENCE, USUAL_SEQUENCE)
+    length = usual_length(model)
     context.derived("training.sequence_length", length, "not given")
     return length
+
+
+def usual_length(model: Transformer) -> int:
+    """Tokens of a sequence, where the scenario does not say: as many as usual, if the model has the positions."""
+    return min(model.max_positions or USUAL_SEQUENCE, USUAL_SEQUENCE)
 
 
 def _global_batch(context: Context, parallel: Parallel) -> int:

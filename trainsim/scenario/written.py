@@ -11,8 +11,7 @@ from trainsim.scenario.training import gradient_dtype
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
     """Every section with nothing left out; ``derived`` says, by key, what was derived and from what."""
-    spec, parallel, training, sharding = context.spec, job.parallel, job.training, job.sharding
-    partly = training.recompute_layers is not None
+    spec, parallel, sharding = context.spec, job.parallel, job.sharding
     return {
         "name": job.name,
         "framework": job.framework.name,
@@ -23,32 +22,47 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
             "sequence_parallel": parallel.sequence_parallel,
             "order": list(parallel.order),
         },
-        "pipeline": {
-            "schedule": job.pipeline.schedule,
-            "chunks": job.pipeline.chunks,
-            "layout": list(job.pipeline.layout),
-            **({"vocabulary_parallel": True} if spec.pipeline.vocabulary_parallel else {}),
-        },
+        "pipeline": _pipeline(context, job),
         "sharding": {
             "strategy": sharding.strategy,
             "overlap": sharding.overlap,
             **({"reduce_bucket": sharding.reduce_bucket} if sharding.reduce_bucket else {}),
         },
-        "training": {
-            "sequence_length": training.sequence_length,
-            "micro_batch": training.micro_batch,
-            "global_batch": training.global_batch,
-            "precision": training.precision,
-            "gradient_dtype": gradient_dtype(training.gradient_bytes, training.precision),
-            "optimizer": training.optimizer,
-            "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,
-            "attention": training.attention,
-            "tp_overlap": training.tp_overlap,
-        },
+        "training": _training(context, job),
         "network": {"algorithm": spec.network.algorithm},
         "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
-        "simulation": {"detail": job.detail, "fold": job.fold, "steps": 1, "seed": job.seed},
+        "simulation": {"detail": job.detail, "fold": job.fold, "steps": job.steps, "seed": job.seed},
         "derived": dict(context.notes),
+    }
+
+
+def _pipeline(context: Context, job: Job) -> dict[str, Any]:
+    spec, pipeline = context.spec.pipeline, job.pipeline
+    return {
+        "schedule": pipeline.schedule,
+        "chunks": pipeline.chunks,
+        "layout": list(pipeline.layout),
+        **({"p2p": pipeline.p2p} if pipeline.p2p != "async" else {}),
+        **({"group": pipeline.group} if pipeline.group else {}),
+        **({"post_validation": True} if pipeline.post_validation else {}),
+        **({"vocabulary_parallel": True} if spec.vocabulary_parallel else {}),
+    }
+
+
+def _training(context: Context, job: Job) -> dict[str, Any]:
+    spec, training = context.spec.training, job.training
+    partly = training.recompute_layers is not None
+    return {
+        "sequence_length": training.sequence_length,
+        "micro_batch": training.micro_batch,
+        "global_batch": training.global_batch,
+        "precision": training.precision,
+        "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
+        "optimizer": training.optimizer,
+        **({"loss_scaling": spec.loss_scaling} if training.precision == "fp16" else {}),
+        "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,
+        "attention": training.attention,
+        "tp_overlap": training.tp_overlap,
     }
 
 

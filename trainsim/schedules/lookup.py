@@ -12,6 +12,7 @@ from trainsim.schedules.check import check
 from trainsim.schedules.files import read_schedule
 from trainsim.schedules.messages import Item, Links
 from trainsim.schedules.orders import Order
+from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import Traits, traits
 
 SUFFIX = ".csv"
@@ -46,11 +47,22 @@ def facts(schedule: str) -> Traits:
     )
 
 
-def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int) -> None:
+def slices_of(schedule: str, group: int | None) -> int:
+    """Slices of a sequence: 1 unless the schedule cuts it.
+
+    >>> slices_of("seq1f1b", None), slices_of("terapipe", 8), slices_of("1f1b", None)
+    (4, 8, 1)
+    """
+    return (group or SLICES) if facts(schedule).sliced else 1
+
+
+def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int, group: int | None = None) -> None:
     """Return when a schedule or a file can run on these numbers; raises InvalidPlan that says which would work."""
     if not is_file(schedule):
-        check(schedule, ranks, microbatches=microbatches, chunks=chunks)
+        check(schedule, ranks, microbatches=microbatches, chunks=chunks, group=group)
         return
+    if group is not None:
+        raise InvalidPlan(f"{schedule} is an order from a file, which no group changes; leave group out")
     order = order_in(schedule)
     asked, written = (ranks, chunks, microbatches), (order.ranks, order.chunks, order.microbatches)
     for what, mine, its in zip(("pp", "chunks", "microbatches"), asked, written, strict=True):
@@ -58,16 +70,20 @@ def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int) 
             raise InvalidPlan(f"{schedule} is an order for {what} = {its}, not {mine}")
 
 
-def slots_of(schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int) -> Sequence[Slot | Pair]:
+def slots_of(
+    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int, group: int | None = None
+) -> Sequence[Slot | Pair]:
     """What *rank* does, in order."""
     if is_file(schedule):
         return order_in(schedule).slots(rank)
-    return list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks))
+    return list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
 
 
-def items_of(schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int) -> Sequence[Item]:
+def items_of(
+    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int, group: int | None = None
+) -> Sequence[Item]:
     """The same with the exchanges of blocking messages; those of a file are posted as Megatron-LM posts its own."""
     if not is_file(schedule):
-        return posted(schedule, rank, ranks, microbatches=microbatches, chunks=chunks)
+        return posted(schedule, rank, ranks, microbatches=microbatches, chunks=chunks, group=group)
     links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=facts(schedule).placement)
     return with_messages(order_in(schedule).slots(rank), links)

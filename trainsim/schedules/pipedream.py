@@ -52,7 +52,13 @@ def versions(rank: int, ranks: int, *, minibatches: int) -> Iterator[Version]:
 
 
 described.register("pipedream")(
-    Traits(asynchronous=True, needs="weight versions: one per minibatch in flight", source="arXiv 1806.03377")
+    Traits(
+        asynchronous=True,
+        eager_updates=True,
+        versions=stashed,
+        needs="weight versions: one per minibatch in flight",
+        source="arXiv 1806.03377",
+    )
 )
 
 

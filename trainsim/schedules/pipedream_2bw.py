@@ -26,7 +26,12 @@ def pipedream_2bw(
 
 
 described.register("pipedream-2bw")(
-    Traits(asynchronous=True, needs="microbatches >= ranks; 2 versions of the weights", source="arXiv 2006.09503")
+    Traits(
+        asynchronous=True,
+        versions=lambda rank, ranks: VERSIONS,
+        needs="microbatches >= ranks; 2 versions of the weights",
+        source="arXiv 2006.09503",
+    )
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainsim.registry import Registry
@@ -16,7 +17,8 @@ class Traits:
     ``chunks`` is the only number of chunks per rank that works (None: the user's). ``split``: backwards are I and W.
     ``replicas``: copies of the parameters in the pipeline. ``paired``: some forwards and backwards run at once.
     ``sliced``: a microbatch is cut along the sequence, and slots count slices (microbatch * slices + slice).
-    ``asynchronous``: weights are updated without a flush. ``grouped``: the order depends on ``group``.
+    ``asynchronous``: weights are updated without a flush: after every backward if ``eager_updates``, or once per
+    step; meanwhile ``versions`` (rank, ranks) of them are held. ``grouped``: the order depends on ``group``.
     ``planned``: it depends on times, which it takes as ``costs``.
     ``needs`` says in words what the numbers must fulfil, ``source`` where the order comes from.
     """
@@ -28,6 +30,8 @@ class Traits:
     paired: bool = False
     sliced: bool = False
     asynchronous: bool = False
+    eager_updates: bool = False
+    versions: Callable[[int, int], int] | None = None
     grouped: bool = False
     planned: bool = False
     needs: str = ""

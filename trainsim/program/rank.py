@@ -1,0 +1,99 @@
+"""
+One pipeline rank: its stages, the order of its passes, and which of them updates of the weights follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainsim.program.parts import Parts
+from trainsim.program.stages import Stage
+from trainsim.program.vocabulary import deeper
+from trainsim.schedules import Slot, Work, flat
+from trainsim.schedules.lookup import facts, items_of, slots_of
+from trainsim.schedules.messages import Exchange, Item
+from trainsim.schedules.traits import Traits
+from trainsim.sharding import Exchange as DataExchange
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rank:
+    """What the chains of one pipeline rank are made from."""
+
+    parts: Parts
+    rank: int
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Its chunks, first to last."""
+        return self.parts.of_rank(self.rank)
+
+    @cached_property
+    def exchange(self) -> DataExchange:
+        """What it sends for data parallelism."""
+        return self.parts.exchange(self.rank)
+
+    @cached_property
+    def schedule(self) -> Traits:
+        """What its schedule is like."""
+        return facts(self.parts.job.pipeline.schedule)
+
+    @property
+    def turns(self) -> int:
+        """How often it goes through ``items``: once per step, or once for all of them where nothing is flushed."""
+        return 1 if self.schedule.asynchronous else self.parts.job.steps
+
+    @property
+    def slices(self) -> int:
+        """Slots of one kind per microbatch."""
+        return len(self.parts.slices)
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """The schedule's order; with the exchanges of blocking messages, if they block."""
+        job, pipeline = self.parts.job, self.parts.job.pipeline
+        find = items_of if self.parts.blocking else slots_of
+        microbatches = job.training.microbatches * (job.steps // self.turns)
+        name, pp, chunks, group = pipeline.schedule, job.parallel.pp, pipeline.chunks, pipeline.group
+        found = tuple(find(name, self.rank, pp, microbatches=microbatches, chunks=chunks, group=group))
+        return found if self.parts.vocabulary is None else deeper(found)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The order with pairs taken apart: the forward first."""
+        return tuple(flat(item for item in self.items if not isinstance(item, Exchange)))
+
+    @cached_property
+    def firsts(self) -> dict[int, int]:
+        """Chunk -> number of its first forward: before it, parameters have to be there."""
+        return {s.chunk: k for k, s in reversed(list(enumerate(self.slots))) if s.work is Work.F}
+
+    @cached_property
+    def lasts(self) -> dict[int, int]:
+        """Chunk -> number of the slot after which its gradients are complete."""
+        return {s.chunk: k for k, s in enumerate(self.slots) if s.work in (Work.B, Work.W)}
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a chain of its own carries reductions or gathers."""
+        return self.parts.network.has("dp") and (self.exchange.overlapped or self.exchange.gathers_overlapped)
+
+    @property
+    def per_update(self) -> int:
+        """Microbatches whose gradients go into one update."""
+        return 1 if self.schedule.eager_updates else self.parts.job.training.microbatches
+
+    @cached_property
+    def parameters(self) -> int:
+        """Parameters that it holds, of all chunks."""
+        return sum(self.parts.gradients(s).total for s in self.stages)
+
+    def closes(self, slot: Slot) -> int | None:
+        """The update that follows *slot* at once, where the schedule does not flush."""
+        number, rest = divmod(slot.microbatch + 1, self.per_update)
+        return number - 1 if self.schedule.asynchronous and slot.work is Work.B and not rest else None
+
+    def ends_step(self, update: int) -> bool:
+        """Whether *update* is the last of its step."""
+        return (update + 1) * self.per_update % self.parts.job.training.microbatches == 0

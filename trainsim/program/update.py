@@ -1,0 +1,126 @@
+"""
+The end of a step, or of a minibatch: what is reduced between replicas and when, and the update of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainsim.program.instructions import EARLY, Instruction, Kernel, Meet, Signal, Task, Template, Wait
+from trainsim.program.rank import Rank
+from trainsim.program.stages import Stage
+from trainsim.program.templates import Cuts
+from trainsim.sharding import Bucket
+
+SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
+
+
+def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
+    """Where in its last backward a chunk tells that a bucket is complete; *step* None: of the pass's own microbatch."""
+    if not (mine.reduces and mine.exchange.overlapped):
+        return {}
+    stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
+    return {
+        min(b.after, last): [Signal(f"ready.{stage.index}.{k}", step)]
+        for k, b in enumerate(mine.exchange.reductions[chunk])
+    }
+
+
+def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
+    """Where in its first forward a chunk needs the parameters of a bucket."""
+    if not (mine.reduces and mine.exchange.gathers_overlapped):
+        return {}
+    stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
+    return {
+        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", step)]
+        for k, b in enumerate(mine.exchange.gathers[chunk])
+    }
+
+
+def _last_part(stage: Stage) -> int:
+    return stage.layers + 1 if stage.embedding else stage.layers
+
+
+def reductions(mine: Rank, step: int) -> Iterator[Task]:
+    """The chain of data-parallel collectives: gathers before the first use, reductions as they are ready."""
+    exchange = mine.exchange
+    if exchange.gathers_overlapped:
+        if step:
+            yield Task(Template("updated", 0, (Wait("updated"),)), step)
+        for stage in mine.stages:
+            buckets = reversed(list(enumerate(exchange.gathers[stage.chunk])))
+            gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
+            yield Task(_collectives("gather", stage, gathers), step)
+    if not exchange.overlapped:
+        return
+    for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
+        stage = mine.stages[chunk]
+        ready = [(k, b, (Wait(f"ready.{stage.index}.{k}"),), ()) for k, b in enumerate(exchange.reductions[chunk])]
+        yield Task(_collectives("reduce", stage, ready), step)
+    yield Task(Template("reduced", 0, (Signal("reduced"),)), step)
+
+
+def _collectives(
+    work: str, stage: Stage, some: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
+) -> Template:
+    instructions: list[Instruction] = []
+    for k, bucket, before, after in some:
+        instructions += [*before, _collective(f"{work} {stage.index}.{k}", "dp", bucket, "dp"), *after]
+    return Template(work, stage.chunk, tuple(instructions))
+
+
+def _collective(name: str, communicator: str, bucket: Bucket, stream: str) -> Meet:
+    return Meet(name, "dp", communicator, bucket.operation, bucket.nbytes, stream=stream)
+
+
+def update(mine: Rank, number: int) -> Template:
+    """After a last backward: reductions that are left, tied embeddings, norm, optimizer, gathers, loss.
+
+    Without a flush there is no norm of all gradients; of several updates per step the last one ends it.
+    """
+    parts, exchange, network = mine.parts, mine.exchange, mine.parts.network
+    job, framework = parts.job, parts.job.framework
+    out: list[Instruction] = []
+    if network.has("dp"):
+        out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
+    if parts.vocabulary is not None:
+        out += parts.vocabulary.tied(mine.rank)
+    elif _shares_embedding(mine):
+        nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
+        out.append(Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp"))
+    if network.has("world") and not (job.pipeline.post_validation or mine.schedule.asynchronous):
+        names = ["overflow check", "gradient norm"] if job.training.loss_scaling else ["gradient norm"]
+        out += [Meet(name, "other", "world", "all_reduce", SCALAR, stream="dp") for name in names]
+    held, shard = mine.parameters, exchange.shard
+    nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
+    out.append(parts.blocks.traffic("optimizer", nbytes, "optimizer"))
+    if network.has("dp") and exchange.gathers and not exchange.gathers_overlapped:
+        out += _exposed(mine, "gather")
+    if not mine.ends_step(number):
+        return Template(EARLY, 0, tuple(out))
+    if network.has("dp") and any(s.head for s in mine.stages):
+        out.append(Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp"))
+    if framework.step_seconds > 0 and not framework.cuda_graph:
+        out.append(Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0))
+    if mine.reduces and exchange.gathers_overlapped and number + 1 < job.steps:
+        out.append(Signal("updated", number + 1))
+    return Template("update", 0, tuple(out))
+
+
+def _exposed(mine: Rank, work: str) -> list[Instruction]:
+    """Collectives that the compute chain waits for."""
+    chunks = mine.exchange.reductions if work == "reduce" else mine.exchange.gathers
+    return [
+        _collective(f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket, "dp")
+        for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first)
+        for k, bucket in enumerate(chunks[c])
+    ]
+
+
+def _shares_embedding(mine: Rank) -> bool:
+    stages = mine.parts.stages
+    return (
+        mine.parts.job.model.tied_embeddings
+        and stages[0].rank != stages[-1].rank
+        and mine.rank in (stages[0].rank, stages[-1].rank)
+    )
