@@ -199,6 +199,15 @@ def test_a_delay_moves_one_rank_and_those_who_wait_for_it() -> None:
     assert late.trace.classes > base.trace.classes
 
 
+def test_a_whole_stage_can_be_delayed() -> None:
+    one = {"parallel__tp": 1, "parallel__pp": 8, "training__global_batch": 32}
+    base = run_small(**one)
+    ranks = base.plan.parts.network.mesh.ranks
+    stage = [r for r in range(ranks) if base.plan.system.program_of[r] == base.plan.system.program_of[3]]
+    late = run_small(**one, what_if=[{"delay": {"rank": r, "seconds": 0.5}} for r in stage])
+    assert late.trace.duration == pytest.approx(base.trace.duration + 0.5, abs=0.05)
+
+
 def test_a_slow_link_slows_only_what_crosses_it() -> None:
     base = run_small(parallel__pp=1, sharding__overlap=False)
     slow = run_small(parallel__pp=1, sharding__overlap=False, what_if=[{"slow": {"link": "node1.nic0", "factor": 0.1}}])
@@ -326,6 +335,14 @@ def test_blocking_messages_cost_time_and_fold(name: str) -> None:
     folded = run(fold(prune(plan.system)))
     assert same_spans(folded, run(unfolded(plan.system), merge=False))
     assert folded.duration > run(fold(prune(lower(scheduled(name)).system))).duration
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_two_stages_can_block(chunks: int) -> None:
+    changes = {"parallel__pp": 2, "training__global_batch": 32, "pipeline__chunks": chunks}
+    changes["pipeline__schedule"] = "1f1b" if chunks == 1 else "interleaved-1f1b"
+    free, blocked = run_small(**changes), run_small(**changes, pipeline__p2p="blocking")
+    assert free.trace.duration < blocked.trace.duration < free.trace.duration * 1.5
 
 
 def test_an_order_that_blocks_for_ever_is_said_to() -> None:

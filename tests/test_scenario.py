@@ -41,6 +41,24 @@ def test_bloom_is_what_was_trained() -> None:
     assert derived["parallel.dp"] == "8  (384 GPUs / (tp 4 x pp 12))"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pipeline.p2p": "blocking"},
+        {"pipeline.post_validation": True},
+        {"simulation.steps": 3},
+        {"training.precision": "fp16", "training.loss_scaling": "none"},
+        {"training.precision": "bf16", "training.gradient_dtype": "fp16"},
+        {"pipeline.schedule": "seq1f1b", "pipeline.group": 2},
+    ],
+)
+def test_a_resolved_scenario_says_what_ran(changes: dict[str, object]) -> None:
+    scenario = Scenario.load("quickstart").replace(changes)
+    again = Scenario.from_dict(scenario.resolved)
+    assert again.resolve() == scenario.resolve()
+    assert {**again.resolved, "derived": {}} == {**scenario.resolved, "derived": {}}
+
+
 def test_yaml_written_by_a_scenario_reads_back(tmp_path: Path) -> None:
     scenario = Scenario.load("quickstart")
     (tmp_path / "again.yaml").write_text(scenario.to_yaml())

@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainsim.errors import NotBuilt, TrainsimError
+from trainsim.hardware.cluster import load_topology
+from trainsim.job import Slow
 from trainsim.scenario.loading import read_text
 from trainsim.scenario.scenario import Scenario
 
@@ -91,7 +93,41 @@ CASES = {
     "layers of recompute": (GOOD + "training: {recompute: {mode: full, layers: 13}}\n", ["13 layers", "12 or fewer"]),
     "slow without target": (GOOD + "what_if:\n- slow: {factor: 2}\n", [":4:", "node, gpu, rank, link or nic"]),
     "slow with two": (GOOD + "what_if:\n- slow: {factor: 2, rank: 1, node: 0}\n", ["one thing"]),
-    "slow by nothing": (GOOD + "what_if:\n- slow: {factor: 0, rank: 1}\n", ["more than 0"]),
+    "slow by nothing": (GOOD + "what_if:\n- slow: {factor: 0, rank: 1}\n", ["at least 1e-06"]),
+    "slow nothing": (GOOD + "what_if:\n- slow: {factor: 2, link: ''}\n", ["link or device"]),
+    "slow GPU that is none": (
+        GOOD + "what_if:\n- slow: {factor: 2, gpu: node0.nic0}\n",
+        [":4:", "is no GPU", "node0.gpu0"],
+    ),
+    "slow GPU that is not there": (
+        GOOD + "what_if:\n- slow: {factor: 2, gpu: node0.gpu8}\n",
+        ["8 GPUs of a node, 0 to 7"],
+    ),
+    "slow link to nothing": (
+        GOOD + "what_if:\n- slow: {factor: 1.0e-300, link: node0.nic0}\n",
+        ["what_if.0.slow.factor"],
+    ),
+    "delay for ever": (GOOD + "what_if:\n- delay: {rank: 1, seconds: 1.0e+300}\n", ["what_if.0.delay.seconds"]),
+    "control character": (GOOD + 'name: "a\\x1bb"\n', [":3:", "cannot be printed"]),
+    "NUL": (GOOD + "name: a\x00b\n", ["not valid YAML"]),
+    "no date": (GOOD + "name: 2024-13-45\n", ["not valid YAML"]),
+    "no bool": (GOOD + "name: !!bool abc\n", ["not valid YAML"]),
+    "override with a number as key": (
+        "model: gpt2\ncluster: {topology: dgx_a100, collectives: {1: 2, a: 3}}\n", ["1 is no key"]
+    ),
+    "divided by zero": (
+        "model: gpt2\ncluster: {topology: dgx_a100, collectives: {ramp_gpus: 0}}\n",
+        ["cluster.collectives", "from 0.01"],
+    ),
+    "fewer heads than ranks": (
+        "model: {layers: 4, hidden: 512, heads: 4, vocab: 999}\ncluster: {topology: dgx_a100}\nparallel: {tp: 8}\n",
+        [":3:", "4 heads do not divide by tp=8", "tp=1, 2, 4 would"],
+    ),
+    "sequence parallel of a derived length": (
+        "model: {layers: 4, hidden: 512, heads: 8, vocab: 999, max_positions: 1001}\n"
+        "cluster: {topology: dgx_a100}\nparallel: {tp: 8, sequence_parallel: true}\n",
+        ["1001 tokens of a sequence", "tp=1 would"],
+    ),
     "two in one": (GOOD + "what_if:\n- {slow: {factor: 2, rank: 1}, fail: x}\n", ["one of slow"]),
     "slow node": (GOOD + "what_if:\n- slow: {factor: 2, node: 3}\n", ["what_if.0.slow.node = 3", "one node"]),
     "slow rank": (GOOD + "what_if:\n- slow: {factor: 2, rank: 8}\n", ["8 ranks, 0 to 7"]),
@@ -206,3 +242,15 @@ def test_any_value_of_any_field_is_accepted_or_refused_in_words(field: str, valu
         base.replace({field: value}).resolve()
     except TrainsimError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("topology", ["dgx1_v100", "jean_zay_v100", "dgx_a100", "dgx_h100"])
+def test_a_gpu_is_the_same_by_name_and_by_rank(topology: str) -> None:
+    data = {"model": "gpt2", "cluster": {"topology": topology, "nodes": 2}}
+    per_node = load_topology(topology, nodes=2).gpus_per_node
+    precise = {"training": {"precision": "fp16"}, "framework": "neutral"}
+    for node, gpu in ((0, 0), (1, per_node - 1)):
+        what_if = [{"slow": {"gpu": f"node{node}.gpu{gpu}", "factor": 2.0}}]
+        (slow,) = Scenario.from_dict({**data, **precise, "what_if": what_if}).resolve().what_if
+        assert isinstance(slow, Slow)
+        assert slow.ranks == (node * per_node + gpu,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import typer
@@ -23,6 +24,9 @@ def _stop(message: str, status: int) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; every error that a user can cause is one message and exit status 2."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without some letter shows another one instead
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         status = _run_app(arguments)
         sys.stdout.flush()

@@ -10,9 +10,10 @@ import typer
 
 from trainsim.cli.compare import compare
 from trainsim.cli.explain import explain
-from trainsim.cli.reading import grid_of, load
+from trainsim.cli.reading import grids_of, load
 from trainsim.cli.show import list_names, show
 from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug, table_of, try_writing
+from trainsim.errors import ScenarioError
 
 NO = 1  # exit status of a scenario that ran and whose answer is "no"
 
@@ -92,7 +93,7 @@ def sweep(
     """Run every point of a grid; a point that cannot run is a row that says why."""
     from trainsim.sweep.grid import sweep as run_grid
 
-    values = dict(grid_of(text) for text in grid)
+    values = grids_of(grid)
     base = load(scenario, changes)
     if csv:
         try_writing(csv)
@@ -108,6 +109,8 @@ def sweep(
         print(table_of(frame))
     if frame.attrs["interrupted"]:
         raise KeyboardInterrupt
+    if frame["error"].notna().all():
+        raise ScenarioError(f"no point could run; the first one: {frame['error'].iloc[0]}")
 
 
 app.command()(compare)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainsim.cli.reading import grid_of, load
+from trainsim.cli.reading import grids_of, load
 from trainsim.cli.writing import print_json, render, save_figure, try_writing
 from trainsim.errors import ScenarioError
 
@@ -34,7 +34,7 @@ def compare(
     """Run scenarios and put them side by side; say how much each differs from the first, and from where."""
     from trainsim.side_by_side import compare as side_by_side
 
-    values = dict(grid_of(text) for text in grid)
+    values = grids_of(grid)
     points: list[dict[str, Any]] = [dict(zip(values, some, strict=True)) for some in product(*values.values())]
     bases = [load(name, changes) for name in scenarios]
     runs = [base.replace(point) if point else base for base in bases for point in points]

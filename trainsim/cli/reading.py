@@ -35,10 +35,23 @@ def value_of(text: str) -> Any:
     """What *text* means as YAML, else the text itself."""
     import yaml
 
+    from trainsim.scenario.loading import UNREADABLE
+
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except UNREADABLE:
         return text
+
+
+def grids_of(texts: list[str]) -> dict[str, list[Any]]:
+    """Paths and values of several ``--grid``; each path once."""
+    grids: dict[str, list[Any]] = {}
+    for text in texts:
+        path, values = grid_of(text)
+        if path in grids:
+            raise ScenarioError(f"{text!r}: {path} has a --grid already; put all its values into one")
+        grids[path] = values
+    return grids
 
 
 def grid_of(text: str) -> tuple[str, list[Any]]:

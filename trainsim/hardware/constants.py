@@ -74,6 +74,11 @@ def collective_unit(name: str) -> str:
     return str(_data()["collectives"][name]["unit"])
 
 
+def collective_least(name: str) -> float:
+    """The smallest value that makes sense: more than zero for what others are divided by."""
+    return float(_data()["collectives"][name].get("least", 0.0))
+
+
 @cache
 def switch_latency() -> float:
     """Seconds through one network switch."""

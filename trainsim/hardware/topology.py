@@ -11,7 +11,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from trainsim.errors import InvalidTopology, UnknownName
-from trainsim.hardware.constants import collective_defaults, collective_unit, limits, link_kinds, switch_latency
+from trainsim.hardware.constants import (
+    collective_defaults,
+    collective_least,
+    collective_unit,
+    limits,
+    link_kinds,
+    switch_latency,
+)
 from trainsim.hardware.document import Document, Path, Section, parse
 from trainsim.hardware.fabric import FABRICS, Fabric, no_fabric
 from trainsim.hardware.node import Node
@@ -171,7 +178,7 @@ def _constants(top: Section) -> tuple[tuple[str, float], ...]:
     def read(name: str) -> float:
         if collective_unit(name) == "s":
             return section.quantity(name, parse_time, defaults[name], low=0.0, high=1.0)
-        return section.number(name, defaults[name], low=0.0, high=1000.0)
+        return section.number(name, defaults[name], low=collective_least(name), high=1000.0)
 
     return tuple((name, read(name)) for name in defaults)
 

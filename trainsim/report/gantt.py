@@ -126,5 +126,7 @@ def _title(figure: Figure, result: Result, layout: Layout) -> None:
         f"warm-up {seconds(bubble.warmup_s)}, steady {seconds(bubble.steady_s)}, cool-down {seconds(bubble.cooldown_s)}"
     )
     y = 1 - 0.2 / layout.height
-    figure.text(LEFT / WIDTH, y, result.name, fontsize=13, fontweight="bold", color="#111111", va="center")
+    figure.text(
+        LEFT / WIDTH, y, result.name, fontsize=13, fontweight="bold", color="#111111", va="center", parse_math=False
+    )
     figure.text(1 - RIGHT / WIDTH, y, text, fontsize=10, color="#222222", ha="right", va="center")

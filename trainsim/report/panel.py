@@ -76,7 +76,7 @@ def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) ->
     _notes(axes, one, (WIDTH - LEFT - RIGHT) * 72 / (part.end - part.start), scale)
     seen = _critical(axes, result, one)
     time_axis(axes, part)
-    axes.set_title(part.title, loc="left", fontsize=10, fontweight="bold", color="#222222", pad=4)
+    axes.set_title(part.title, loc="left", parse_math=False, fontsize=10, fontweight="bold", color="#222222", pad=4)
     return seen
 
 

@@ -77,5 +77,5 @@ def _end(axes: Axes, result: Result, name: str) -> None:
     bubble = result.bubble
     text = f"step {seconds(result.step_time)}, bubble {bubble.fraction:.1%}, MFU {result.mfu:.1%}"
     axes.axvline(result.duration, color="#111111", linewidth=0.9, linestyle=(0, (4, 3)), zorder=8)
-    axes.set_title(name, loc="left", fontsize=10, fontweight="bold", color="#222222", pad=4)
+    axes.set_title(name, loc="left", parse_math=False, fontsize=10, fontweight="bold", color="#222222", pad=4)
     axes.set_title(text, loc="right", fontsize=9, color="#222222", pad=4)

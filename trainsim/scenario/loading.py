@@ -12,6 +12,8 @@ from trainsim.errors import ScenarioError, nearest
 from trainsim.scenario.origin import Key, Origin
 
 LONGEST_FILE = 1 << 20  # bytes
+UNREADABLE = (yaml.YAMLError, ValueError, KeyError, OverflowError, RecursionError)
+"""What PyYAML raises for text that means nothing: some tags and dates end in Python's own errors."""
 MOST_VALUES = 100_000
 _PACKAGE = Path(__file__).parents[1]
 
@@ -64,7 +66,10 @@ def read_scenario(path: Path) -> tuple[dict[str, Any], Origin]:
 
 def read_text(text: str, *, name: str, folder: Path) -> tuple[dict[str, Any], Origin]:
     """As ``read_scenario``, for YAML *text* that is called *name* in messages."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from error
     try:
         node = loader.get_single_node()
         if node is None:
@@ -76,7 +81,7 @@ def read_text(text: str, *, name: str, folder: Path) -> tuple[dict[str, Any], Or
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise ScenarioError(_yaml_message(error, name)) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ScenarioError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from error
     finally:
         loader.dispose()

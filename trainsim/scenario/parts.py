@@ -51,6 +51,9 @@ def find_cluster(context: Context) -> Cluster:
     beside = context.origin.folder / name
     if ("/" in name or name.endswith((".yaml", ".yml"))) and beside.is_file():
         name = str(beside)
+    for given in (v for v in (spec.model_extra or {}).values() if isinstance(v, dict)):
+        if wrong := [key for key in given if not isinstance(key, str)]:
+            context.require(Fault("cluster", f"{wrong[0]!r} is no key: it must be a word"), ScenarioError)
     overrides = json.dumps(spec.model_extra or {}, sort_keys=True, default=str)
     try:
         cluster = _cluster(name, spec.nodes, overrides)
@@ -112,12 +115,12 @@ def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
         context.require(Fault(key, f"'{name}' is no GPU; a GPU is a rank number, or node0.gpu0"), ScenarioError)
     else:
         _inside(context, key, int(found[1]), cluster.nodes, "node")
-        _inside(context, key, int(found[2]), per_node, "GPU per node")
+        _inside(context, key, int(found[2]), per_node, "GPU", " of a node")
         return int(found[1]) * per_node + int(found[2])
     raise AssertionError
 
 
-def _inside(context: Context, key: str, number: int, size: int, what: str) -> None:
+def _inside(context: Context, key: str, number: int, size: int, what: str, where: str = "") -> None:
     if number >= size:
-        have = f"there are {size} {what}s, 0 to {size - 1}" if size > 1 else f"there is one {what}, 0"
+        have = f"there are {size} {what}s{where}, 0 to {size - 1}" if size > 1 else f"there is one {what}{where}, 0"
         context.require(Fault(key, have), ScenarioError)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from trainsim.units import parse_count, parse_time
 
@@ -29,12 +29,18 @@ def _layout_kind(value: object) -> str | None:
     return "<list>" if isinstance(value, list | tuple) else None
 
 
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("holds characters that cannot be printed")
+    return name
+
+
 Degree = Annotated[int, Field(ge=1, le=MOST_RANKS)]
 Size = Annotated[int, Field(ge=1, le=1 << 27)]
 NotNegative = Annotated[int, Field(ge=0, le=1 << 27)]
 Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
-Seconds = Annotated[float, BeforeValidator(parse_time)]
-Factor = Annotated[float, Field(gt=0, le=1e6)]
+Seconds = Annotated[float, BeforeValidator(parse_time), Field(ge=0, le=1e6)]
+Factor = Annotated[float, Field(ge=1e-6, le=1e6)]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
 Device = Literal["none", "cpu", "nvme"]
 
@@ -261,7 +267,7 @@ Model = Annotated[
 class ScenarioSpec(Section):
     """A whole scenario file. ``derived`` stands beside a resolved scenario and is ignored when read again."""
 
-    name: str | None = None
+    name: Annotated[str, AfterValidator(_printable)] | None = None
     framework: str = "neutral"
     model: Model
     cluster: ClusterSpec
