@@ -19,6 +19,7 @@ from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, T
 from trainsim.program.lower import lower
 from trainsim.program.stages import virtual_stages
 from trainsim.program.verify import verify
+from trainsim.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
 from trainsim.schedules.files import write_schedule
@@ -197,6 +198,12 @@ def test_a_delay_moves_one_rank_and_those_who_wait_for_it() -> None:
     late = run_small(what_if=[{"delay": {"rank": 5, "at": "backward", "seconds": 0.5}}])
     assert 0.3 < late.trace.duration - base.trace.duration <= 0.5 + 1e-9
     assert late.trace.classes > base.trace.classes
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_nothing_is_faster_than_the_units(precision: str) -> None:
+    simulation = run_small(training__precision=precision, training__sequence_length=8192)
+    assert 0.0 < Result(simulation=simulation, scenario={}).mfu < 1.0
 
 
 def test_a_whole_stage_can_be_delayed() -> None:

@@ -89,6 +89,10 @@ CASES = {
     ),
     "order": (GOOD + "parallel: {order: [tp, dp]}\n", ["parallel.order", "once"]),
     "precision": (GOOD + "training: {precision: fp8}\n", ["fp8", "a100"]),
+    "fused attention in single precision": (
+        GOOD + "training: {precision: fp32, attention: flash2}\n",
+        ["flash2", "takes fp32", "eager does"],
+    ),
     "layers of selective": (GOOD + "training: {recompute: {mode: selective, layers: 2}}\n", ["full only"]),
     "layers of recompute": (GOOD + "training: {recompute: {mode: full, layers: 13}}\n", ["13 layers", "12 or fewer"]),
     "slow without target": (GOOD + "what_if:\n- slow: {factor: 2}\n", [":4:", "node, gpu, rank, link or nic"]),

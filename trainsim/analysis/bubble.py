@@ -63,7 +63,7 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
     done = max(float(last[classes[slowest]].min()), float(begun[slowest]))
     return Bubble(
         fraction=1.0 - work / total,
-        span_fraction=1.0 - work / lanes.ranks / float((last - first).max()),
+        span_fraction=1.0 - work / lanes.ranks / max(float((last - first).max()), float(busy.max())),
         idle_over_ideal=(total - work) / work if work else 0.0,
         per_stage=tuple(per_stage.tolist()),
         warmup_s=float(begun[slowest]),

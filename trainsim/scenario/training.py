@@ -12,6 +12,7 @@ from trainsim.scenario.context import Context, default
 from trainsim.scenario.schema import RecomputeSpec
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+SINGLE = ("fp32", "tf32")
 USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
 MICROBATCHES_PER_STAGE = 4  # where the scenario names no global batch
 
@@ -51,7 +52,7 @@ def resolve_training(
         optimizer=spec.optimizer,
         recompute=mode,
         recompute_layers=layers,
-        attention=default(context, "training.attention", spec.attention, framework.attention),
+        attention=_attention(context, framework),
         tp_overlap=_tp_overlap(context, framework),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
     )
@@ -79,6 +80,19 @@ def _global_batch(context: Context, parallel: Parallel) -> int:
 
 def _recompute(spec: str | RecomputeSpec) -> tuple[str, int | None]:
     return (spec.mode, spec.layers) if isinstance(spec, RecomputeSpec) else (spec, None)
+
+
+def _attention(context: Context, framework: Framework) -> str:
+    """Fused attention kernels take 16-bit numbers or fewer; in single precision only the unfused one runs."""
+    spec = context.spec.training
+    if spec.precision not in SINGLE:
+        return str(default(context, "training.attention", spec.attention, framework.attention))
+    if spec.attention not in (None, "eager"):
+        reason = f"no such kernel takes {spec.precision}; eager does, or precision: bf16"
+        context.require(checks.Fault("training.attention", reason))
+    if framework.attention != "eager":
+        context.derived("training.attention", "eager", f"{framework.attention} takes no {spec.precision}")
+    return "eager"
 
 
 def _gradient_bytes(context: Context, framework: Framework) -> int:
