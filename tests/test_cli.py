@@ -96,6 +96,7 @@ def test_strict_says_no_when_it_does_not_fit(small: str, capsys: pytest.CaptureF
         (["sweep", "small.yaml"], "--grid"),
         (["sweep", "small.yaml", "--grid", "parallel.tp"], "path=value"),
         (["sweep", "small.yaml", "--grid", "parallel.tp="], "commas"),
+        (["sweep", "small.yaml", "--grid", "parallel.tp=1", "--grid", "parallel.tp=2"], "has a --grid already"),
         (["sweep", "small.yaml", "--grid", "parallel.tp=1", "--workers", "0"], "workers"),
         (["sweep", "small.yaml", "--grid", "parallel.tp=1", "--csv", "small.yaml/x.csv"], "small.yaml"),
         (["compare", "small.yaml"], "B"),
@@ -126,6 +127,19 @@ def test_sweep_writes_its_table(small: str, capsys: pytest.CaptureFixture[str]) 
     assert status(*words, "--json") == 0
     out = capsys.readouterr().out
     assert len(json.loads(out.splitlines()[-1])["rows"]) == 3
+
+
+def test_a_sweep_of_which_nothing_ran_says_so(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("sweep", small, "--grid", "parallel.tpp=1,2", "--workers", "1") == 2
+    out, err = capsys.readouterr()
+    assert "tpp" in out
+    assert "no point could run" in err
+    assert "did you mean 'tp'" in err
+
+
+@pytest.mark.parametrize("name", ["2024-13-45", "!!bool abc", "$x^$", "Modèle"])
+def test_odd_names_are_names(name: str, small: str) -> None:
+    assert status("run", small, "--set", f"name={name}") == 0
 
 
 def test_an_interrupted_sweep_writes_what_finished(

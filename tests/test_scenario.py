@@ -4,6 +4,7 @@ import re
 import typing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,6 +74,9 @@ def test_equality_is_of_meaning_not_of_spelling() -> None:
     assert base.replace({"sharding.reduce_bucket": "500M"}) == base.replace({"sharding.reduce_bucket": 5e8})
     assert base.replace({"parallel.tp": 2}) != base
     assert len({base, base.replace({"parallel.tp": 1}), base.replace({"parallel.tp": 2})}) == 2
+    assert base.replace({"parallel.tp": np.int64(2)}) == base.replace({"parallel.tp": 2})
+    with pytest.raises(ScenarioError, match="3 is no path"):
+        base.replace({3: 2})  # type: ignore[dict-item]
 
 
 def test_replace_leaves_the_original_alone() -> None:

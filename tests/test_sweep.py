@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import trainsim as ts
@@ -115,3 +116,10 @@ def test_a_worker_that_dies_costs_its_point_only(monkeypatch: pytest.MonkeyPatch
     assert len(frame) == 6
     assert frame["error"][1] == "died: a worker was killed"
     assert frame["error"].isna().sum() == 3
+
+
+def test_a_grid_may_be_an_array() -> None:
+    grids = ({"training.global_batch": np.array([8, 16])}, {"training.global_batch": [8, 16]})
+    one, two = (ts.sweep(BASE, grid, workers=1) for grid in grids)
+    assert one["error"].isna().all()
+    assert one.equals(two)

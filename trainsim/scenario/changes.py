@@ -22,8 +22,22 @@ def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     """
     copy = deepcopy(dict(data))
     for path, value in changes.items():
-        _set(copy, path, deepcopy(value))
+        if not isinstance(path, str):
+            raise ScenarioError(f"{path!r} is no path; a path is words with dots, such as 'parallel.tp'")
+        _set(copy, path, plain(value))
     return copy
+
+
+def plain(value: Any) -> Any:
+    """A copy of *value* with numpy's numbers and arrays as Python's own.
+
+    >>> import numpy as np
+    >>> plain([np.int64(4), np.array([1.5, 2.0])])
+    [4, [1.5, 2.0]]
+    """
+    if isinstance(value, list | tuple):
+        return type(value)([plain(v) for v in value])
+    return value.tolist() if hasattr(value, "tolist") else deepcopy(value)
 
 
 def _set(data: dict[str, Any], path: str, value: Any) -> None:

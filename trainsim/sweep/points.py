@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.scenario.changes import plain
 from trainsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def points(grid: Grid) -> Iterator[dict[str, Any]]:
     >>> list(points({"parallel.tp": [1, 2], "parallel.pp": [4]}))
     [{'parallel.tp': 1, 'parallel.pp': 4}, {'parallel.tp': 2, 'parallel.pp': 4}]
     """
+    grid = {path: plain(values) if hasattr(values, "tolist") else values for path, values in grid.items()}
     for path, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence | range) or not len(values):
             raise ScenarioError(f"{path}: wants a list of values to try, not {values!r}")
