@@ -29,7 +29,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")
     try:
         status = _run_app(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         sys.exit(status)
     except TrainsimError as error:
         _stop(str(error), WRONG_INPUT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ def print_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output."""
     import json
 
-    print(json.dumps(value, ensure_ascii=False))
+    letters = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(json.dumps(value, ensure_ascii=not letters.lower().startswith("utf")))
 
 
 def render(thing: Any) -> None:
