@@ -112,6 +112,7 @@ def test_a_rank_without_cells_is_idle():
         (["0F0", "0B0"], "a rank's row is a list of cells"),
         ([[1, 2]], "a rank's row is a list of cells"),
         ([["0X0"]], "'0X0' is not a cell"),
+        ([["999999999F0", "999999999B0"]], "'999999999F0' is not a cell"),
         ([["0F0", "0B0"], ["0F1", "0B1"]], "stage 0 is on rank 0"),
         ([["0F0", "0B0", "2F0", "2B0"]], "no rank has stage 1"),
         ([["0F0", "0B0", "0F0"]], "0F0 is twice"),

@@ -19,8 +19,8 @@ from trainsim.schedules.placement import Placement, stage_of
 from trainsim.schedules.traits import traits
 
 _WORKS = {work.value: work for work in Work}
-_CELL = re.compile(r"(\d+)([FBIW])(\d+)", re.ASCII)
-_PAIR = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B", re.ASCII)
+_CELL = re.compile(r"(\d{1,5})([FBIW])(\d{1,5})", re.ASCII)
+_PAIR = re.compile(r"\((\d{1,5}F\d{1,5});(\d{1,5}B\d{1,5})\)OVERLAP_F_B", re.ASCII)
 
 
 class Cell(NamedTuple):
