@@ -7,7 +7,7 @@ of each rank; ``sm`` and ``hbm`` say where.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,18 @@ class Pattern:
     use_resource: Ints
     use_amount: Floats
     use_hold: Bools
+
+    def only(self, keep: Bools) -> Pattern:
+        """The same operation with those uses alone for which *keep* (one per use) is true."""
+        if keep.all():
+            return self
+        return replace(
+            self,
+            use_group=self.use_group[keep],
+            use_resource=self.use_resource[keep],
+            use_amount=self.use_amount[keep],
+            use_hold=self.use_hold[keep],
+        )
 
     def seconds(self, group: int, nbytes: float) -> tuple[float, float]:
         """(Seconds alone, share of them in which bytes move at full speed) of one group's operation.

@@ -14,8 +14,6 @@ from trainsim.hardware.gpu import GPU
 from trainsim.hardware.kernel_constants import AttentionConstants, Curve
 from trainsim.model.operations import Attention
 
-WIDE = 96  # head sizes from here on follow the curve of 128, smaller ones that of 64
-
 
 def attention_cost(work: Attention, gpu: GPU) -> Cost:
     """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision."""
@@ -34,7 +32,8 @@ def attention_cost(work: Attention, gpu: GPU) -> Cost:
 
 def _curve(constants: AttentionConstants, work: Attention) -> Curve:
     sizes = constants.curves.get(work.kernel) or constants.curves[constants.fallback]
-    return sizes[128 if work.head_dim >= WIDE else 64]
+    nearest = min(sizes, key=lambda size: (abs(size - work.head_dim), -size))
+    return sizes[nearest]
 
 
 def _bytes(work: Attention) -> float:

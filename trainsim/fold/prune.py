@@ -40,16 +40,7 @@ def _own(resource: Ints, binds: Bools) -> Ints:
 
 
 def _keep(pattern: Pattern, binds: Bools) -> Pattern:
-    keep = binds[pattern.use_resource] & (_grains(pattern.use_amount) > 0)
-    if keep.all():
-        return pattern
-    return replace(
-        pattern,
-        use_group=pattern.use_group[keep],
-        use_resource=pattern.use_resource[keep],
-        use_amount=pattern.use_amount[keep],
-        use_hold=pattern.use_hold[keep],
-    )
+    return pattern.only(binds[pattern.use_resource] & (_grains(pattern.use_amount) > 0))
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ The groups in which ranks talk, and what it costs them: communicators with the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,7 +13,7 @@ from trainsim.collectives.pattern import instant, latency_only, message_pattern,
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
 from trainsim.schedules.lookup import facts
-from trainsim.system import Bools, Communicator, Floats, Ints, Pattern
+from trainsim.system import Communicator, Floats, Ints, Pattern
 
 CONTROL = ("control-next", "control-previous")
 """Handshakes between neighbouring stages: they take no time and no link."""
@@ -143,7 +142,7 @@ class Network:
         if key not in self._patterns:
             pattern = self._pattern(name, operation, self.members(name))
             healthy = self.bandwidth is self.job.cluster.bandwidth
-            self._patterns[key] = _on_links(pattern, self.job.cluster.binding) if healthy else pattern
+            self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if healthy else pattern
         return self._patterns[key]
 
     def communicators(self, used: Iterable[tuple[str, str]]) -> dict[str, Communicator]:
@@ -188,17 +187,6 @@ class Network:
             network_efficiency=framework.network_efficiency,
             bandwidth=self.bandwidth,
         )
-
-
-def _on_links(pattern: Pattern, links: Bools) -> Pattern:
-    keep = links[pattern.use_resource]
-    return replace(
-        pattern,
-        use_group=pattern.use_group[keep],
-        use_resource=pattern.use_resource[keep],
-        use_amount=pattern.use_amount[keep],
-        use_hold=pattern.use_hold[keep],
-    )
 
 
 def link_bandwidth(job: Job) -> Floats:

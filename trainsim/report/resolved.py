@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainsim.scenario.layout import shortened
 from trainsim.units import format_count
 
 SECTIONS = ("framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network", "what_if")
@@ -44,23 +45,13 @@ def _model(model: Mapping[str, Any]) -> str:
 def _word(key: str, value: Any) -> str:
     """
     >>> _word("tp", 4), _word("overlap", True), _word("layout", [5, 6, 6, 5])
-    ('tp 4', 'overlap', 'layout 5 6x2 5')
+    ('tp 4', 'overlap', 'layout [5, 6 x2, 5]')
     """
     if isinstance(value, bool):
         return key if value else f"no {key}"
     if key == "layout":
-        return f"layout {_runs(value)}"
+        return f"layout {shortened(value)}"
     return f"{key} {_plain(value)}"
-
-
-def _runs(numbers: list[int]) -> str:
-    words: list[str] = []
-    start = 0
-    for k in range(1, len(numbers) + 1):
-        if k == len(numbers) or numbers[k] != numbers[start]:
-            words.append(f"{numbers[start]}x{k - start}" if k - start > 1 else str(numbers[start]))
-            start = k
-    return " ".join(words)
 
 
 def _plain(value: Any) -> str:

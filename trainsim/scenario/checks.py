@@ -64,9 +64,10 @@ def tensor_parallel(
     faults = [(what, number) for what, number in cut if number % tp]
     if kv_heads % tp and tp % kv_heads:
         faults.append(("key-value heads (kv_heads)", kv_heads))
-    for what, number in faults:
-        return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
-    return None
+    if not faults:
+        return None
+    what, number = faults[0]
+    return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
 
 
 def product(*, tp: int, pp: int, cp: int, dp: int | None, nodes: int, gpus_per_node: int) -> Fault | None:

@@ -112,12 +112,11 @@ def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
     per_node = cluster.ranks // cluster.nodes
     found = re.fullmatch(r"node(\d{1,9})\.gpu(\d{1,9})", name)
     if not found:
-        context.require(Fault(key, f"'{name}' is no GPU; a GPU is a rank number, or node0.gpu0"), ScenarioError)
-    else:
-        _inside(context, key, int(found[1]), cluster.nodes, "node")
-        _inside(context, key, int(found[2]), per_node, "GPU", " of a node")
-        return int(found[1]) * per_node + int(found[2])
-    raise AssertionError
+        raise ScenarioError(context.message(key, f"'{name}' is no GPU; a GPU is a rank number, or node0.gpu0"))
+    node, gpu = int(found[1]), int(found[2])
+    _inside(context, key, node, cluster.nodes, "node")
+    _inside(context, key, gpu, per_node, "GPU", " of a node")
+    return node * per_node + gpu
 
 
 def _inside(context: Context, key: str, number: int, size: int, what: str, where: str = "") -> None:

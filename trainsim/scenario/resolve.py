@@ -17,7 +17,7 @@ from trainsim.scenario.context import Context, default
 from trainsim.scenario.limits import limits
 from trainsim.scenario.parts import find_cluster, find_model, perturbations
 from trainsim.scenario.training import resolve_training, usual_length
-from trainsim.scenario.written import shorten_layout, written_out
+from trainsim.scenario.written import written_out
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import check_numbers, facts, is_file, slices_of
 
@@ -151,7 +151,7 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
             context.require(found)
             raise AssertionError
         stages, reason = found
-        context.derived("pipeline.layout", shorten_layout(stages), reason)
+        context.derived("pipeline.layout", layout.shortened(stages), reason)
         return stages
     given = layout.parse(spec.layout) if isinstance(spec.layout, str) else spec.layout
     if isinstance(given, checks.Fault):

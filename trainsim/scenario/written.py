@@ -64,17 +64,3 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
         "attention": training.attention,
         "tp_overlap": training.tp_overlap,
     }
-
-
-def shorten_layout(stages: tuple[int, ...]) -> str:
-    """
-    >>> shorten_layout((5, 6, 6, 6, 5))
-    '[5, 6 x3, 5]'
-    """
-    words: list[str] = []
-    start = 0
-    for k in range(1, len(stages) + 1):
-        if k == len(stages) or stages[k] != stages[start]:
-            words.append(f"{stages[start]} x{k - start}" if k - start > 1 else str(stages[start]))
-            start = k
-    return f"[{', '.join(words)}]"
