@@ -45,12 +45,49 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """Where states live that are not on the GPU (none | cpu | nvme); ``ratio`` is the part of the optimizer's that is
+    not, ``delayed_update`` lets the CPU's step run under the next step's passes."""
+
+    optimizer: str = "none"
+    parameters: str = "none"
+    ratio: float = 1.0
+    delayed_update: bool = False
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    buffer_count: int = 4
+
+    @property
+    def any(self) -> bool:
+        return self.optimizer != "none" or self.parameters != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sharding:
-    """How replicas share model states. ``reduce_bucket`` in elements, None: the framework's."""
+    """How replicas share model states. Counts are elements; None: the framework's.
+
+    ``shard_size`` ranks share what a strategy shards within groups (hsdp, mics), ``instances`` is the number of groups
+    that share optimizer states among themselves only (zero1). ``sync`` says whether gradients are reduced after every
+    microbatch or after the last one. ``reshard`` is the number of ranks that parameters are shared by between forward
+    and backward (1: each keeps them whole, 0: as outside).
+    """
 
     strategy: str = "ddp"
     overlap: bool = False
     reduce_bucket: float | None = None
+    shard_size: int | None = None
+    instances: int = 1
+    prefetch_bucket: float | None = None
+    max_live_parameters: float | None = None
+    reuse_distance: float | None = None
+    persistence_threshold: float | None = None
+    reshard: int | None = None
+    backward_prefetch: str | None = None
+    sync: str | None = None
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
+    secondary_partition: int | None = None
+    offload: Offload = Offload()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,11 +79,10 @@ def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
     sharding = spec.sharding
     if sharding.strategy is not None and sharding.strategy not in strategies:
         yield Fault("sharding.strategy", f"not simulated yet; {' and '.join(strategies)} are")
-    for key in ("quantized_weights", "quantized_gradients", "shard_size", "secondary_partition"):
-        if getattr(sharding, key):
-            yield Fault(f"sharding.{key}", "not simulated yet; leave it out")
-    if sharding.prefetch_bucket is not None:
-        yield Fault("sharding.prefetch_bucket", f"{' and '.join(strategies)} gather nothing ahead; leave it out")
+    known = {"strategy", "overlap", "reduce_bucket", "offload"}
+    for key in sorted(sharding.model_fields_set - known):
+        if getattr(sharding, key) not in (None, False):
+            yield Fault(f"sharding.{key}", f"{' and '.join(strategies)} have no use for it; leave it out")
     for key in ("optimizer", "parameters"):
         if getattr(sharding.offload, key) != "none":
             yield Fault(f"sharding.offload.{key}", "offload is not simulated yet; none is")

@@ -10,7 +10,7 @@ from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
 from trainsim.frameworks import Framework, load_framework
 from trainsim.hardware.cluster import Cluster
-from trainsim.job import Job, Parallel, Pipeline, Sharding, Training
+from trainsim.job import Job, Offload, Parallel, Pipeline, Sharding, Training
 from trainsim.model.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, default
@@ -171,7 +171,20 @@ def _sharding(context: Context, framework: Framework, parallel: Parallel, schedu
         message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
         context.require(checks.Fault("sharding.strategy", message))
     overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
-    return Sharding(strategy=strategy, overlap=overlap, reduce_bucket=spec.reduce_bucket)
+    given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
+    return Sharding(
+        strategy=strategy,
+        overlap=overlap,
+        instances=spec.instances or 1,
+        reshard=None if spec.reshard_after_forward is None else _reshard(spec.reshard_after_forward),
+        offload=Offload(**spec.offload.model_dump()),
+        **given,
+    )
+
+
+def _reshard(given: bool | int) -> int:
+    """Ranks that share parameters between forward and backward: 0 as outside, 1 nobody."""
+    return int(given) if not isinstance(given, bool) else 0 if given else 1
 
 
 def _algorithms(context: Context) -> dict[str, str]:

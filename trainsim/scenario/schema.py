@@ -39,6 +39,7 @@ Degree = Annotated[int, Field(ge=1, le=MOST_RANKS)]
 Size = Annotated[int, Field(ge=1, le=1 << 27)]
 NotNegative = Annotated[int, Field(ge=0, le=1 << 27)]
 Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
+NotNegativeCount = Annotated[float, BeforeValidator(parse_count), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(parse_time), Field(ge=0, le=1e6)]
 Factor = Annotated[float, Field(ge=1e-6, le=1e6)]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
@@ -150,20 +151,36 @@ class PipelineSpec(Section):
 
 
 class OffloadSpec(Section):
-    """Where states live that are not on the GPU."""
+    """Where states live that are not on the GPU.
+
+    ``ratio`` is the part of the optimizer that is not (DeepSpeed Twin-Flow); ``delayed_update`` lets the CPU's step run
+    under the next step's passes, whose weights are then one step old.
+    """
 
     optimizer: Device = "none"
     parameters: Device = "none"
+    ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
+    delayed_update: bool = False
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4
 
 
 class ShardingSpec(Section):
-    """How replicas share model states."""
+    """How replicas share model states. What is left out is the framework's; the counts are elements."""
 
     strategy: Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "mics", "zeropp"] | None = None
     overlap: bool | None = None
     shard_size: Degree | None = None
+    instances: Degree | None = None
     reduce_bucket: Count | None = None
-    prefetch_bucket: Count | None = None
+    prefetch_bucket: NotNegativeCount | None = None
+    max_live_parameters: NotNegativeCount | None = None
+    reuse_distance: NotNegativeCount | None = None
+    persistence_threshold: NotNegativeCount | None = None
+    reshard_after_forward: bool | Degree | None = None
+    backward_prefetch: Literal["pre", "post", "none"] | None = None
+    sync: Literal["every", "last"] | None = None
     quantized_weights: bool = False
     quantized_gradients: bool = False
     secondary_partition: Degree | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainsim.job import Job
 from trainsim.scenario.context import Context
+from trainsim.scenario.schema import ShardingSpec
 from trainsim.scenario.training import gradient_dtype
 
 
@@ -23,17 +24,19 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
             "order": list(parallel.order),
         },
         "pipeline": _pipeline(context, job),
-        "sharding": {
-            "strategy": sharding.strategy,
-            "overlap": sharding.overlap,
-            **({"reduce_bucket": sharding.reduce_bucket} if sharding.reduce_bucket else {}),
-        },
+        "sharding": {"strategy": sharding.strategy, "overlap": sharding.overlap, **_given(spec.sharding)},
         "training": _training(context, job),
         "network": {"algorithm": spec.network.algorithm},
         "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
         "simulation": {"detail": job.detail, "fold": job.fold, "steps": job.steps, "seed": job.seed},
         "derived": dict(context.notes),
     }
+
+
+def _given(spec: ShardingSpec) -> dict[str, Any]:
+    """What the scenario says of sharding beyond strategy and overlap."""
+    given: dict[str, Any] = spec.model_dump(exclude={"strategy", "overlap"}, exclude_defaults=True)
+    return given
 
 
 def _pipeline(context: Context, job: Job) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class Bucket(NamedTuple):
 class Exchange:
     """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``.
 
-    ``shard`` is the number of ranks that share the optimizer states.
+    ``shard`` is the number of ranks that share the optimizer states, ``weights_shard`` and ``gradients_shard`` of those
+    that share parameters and gradients between passes.
     """
 
     reductions: tuple[tuple[Bucket, ...], ...]
@@ -50,6 +51,8 @@ class Exchange:
     overlapped: bool = False
     gathers_overlapped: bool = False
     shard: int = 1
+    weights_shard: int = 1
+    gradients_shard: int = 1
 
 
 Strategy = Callable[[Job, int, Sequence[Parts]], Exchange]
