@@ -15,7 +15,7 @@ from trainsim.engine import run
 from trainsim.errors import Deadlock, InvalidPlan, InvalidProgram
 from trainsim.fold import fold, prune, unfolded
 from trainsim.job import Job, Pipeline
-from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.program.instructions import Hold, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.program.lower import lower
 from trainsim.program.stages import virtual_stages
 from trainsim.program.verify import verify
@@ -127,7 +127,7 @@ def test_an_illegal_program_is_refused(instruction: object, chain: str, message:
 
 def test_memory_that_is_never_given_back_is_refused() -> None:
     def leak(program: Program) -> Program:
-        task = Task(Template("leak", 0, (Signal("x"),), allocates=1e6), 0)
+        task = Task(Template("leak", 0, (Signal("x"),), ((0, Hold("activations", 1e6)),)), 0)
         return replace(program, chains={**program.chains, "compute": (*program.chains["compute"], task)})
 
     with pytest.raises(InvalidProgram, match="keeps 1000000 bytes"):

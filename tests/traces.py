@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from trainsim.exact import ticks
-from trainsim.program.instructions import Kernel, Meet, Memory, Program, Send, Task, Template
+from trainsim.program.instructions import Hold, Kernel, Meet, Memory, Program, Send, Task, Template
 from trainsim.schedules import Slot, schedules
 from trainsim.trace import Label, Rows, Run, Trace
 
@@ -164,14 +164,20 @@ class Builder:
         return out
 
 
+def holds(activation: float, work: str, end: int) -> tuple[tuple[int, Hold], ...]:
+    """A pass that keeps or gives back an activation, and needs half of one for itself."""
+    need = Hold("temporary", activation / 2)
+    if work == "F":
+        return (0, Hold("activations", activation)), (0, need), (end, Hold("temporary", -activation / 2))
+    return (0, need), (end, Hold("temporary", -activation / 2)), (end, Hold("activations", -activation))
+
+
 def programs(shape: Shape, builder: Builder, update: list[Kernel | Meet]) -> tuple[Program, ...]:
     """One per stage: what the builder carried out, as templates."""
     templates = {
         (w, c): Template(
             w, c, (*builder.work[w][1], Send("send", "pp", f"pp-{'forward' if w == 'F' else 'backward'}", 1e6, "x")),
-            allocates=shape.activation if w == "F" else 0.0,
-            frees=shape.activation if w == "B" else 0.0,
-            transient=shape.activation / 2,
+            holds(shape.activation, w, len(builder.work[w][1])),
         )
         for w in ("F", "B") for c in range(shape.chunks)
     }  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainsim.program.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.program.instructions import Hold, Instruction, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.system import Communicator, Ints, Pattern, System
 
 # name, seconds per unit, SM, HBM
@@ -212,10 +212,11 @@ def _program(job: Job, stage: int) -> Program:
         final += backward
         if k + 1 in cuts:
             final.append(Signal(f"bucket{cuts[k + 1]}", 0))
+    back = Hold("activations", -job.activation)
     templates = {
-        "F": Template("F", 0, (*before, *forward * layers, *after), allocates=job.activation),
-        "B": Template("B", 0, (*head, *backward * layers, *tail), frees=job.activation),
-        "Z": Template("B", 0, (*final, *tail), frees=job.activation),
+        "F": Template.of("F", 0, (Hold("activations", job.activation), *before, *forward * layers, *after)),
+        "B": Template.of("B", 0, (*head, *backward * layers, *tail, back)),
+        "Z": Template.of("B", 0, (*final, *tail, back)),
     }  # fmt: skip
     update: list[Instruction] = [Wait("reduced", 0)] if job.dp > 1 else []
     if job.norm:

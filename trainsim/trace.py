@@ -144,6 +144,27 @@ class Trace:
             start[later] = posted[later] = end[later - 1]
         return Spans(flat.label[which], np.repeat(rows.microbatch, size), posted, start, end)
 
+    def span_times(self, number: int, spans: Ints) -> tuple[Floats, Floats]:
+        """When some *spans* of chain *number*, counted from its first one, were posted and when they ended."""
+        rows, flat = self._columns(number), self._flat
+        ends = np.cumsum(flat.size[rows.run])
+        row = np.searchsorted(ends, spans, side="right")
+        inner = spans - (ends - flat.size[rows.run])[row]
+        which = flat.first[rows.run[row]] + inner
+        posted = np.where(inner == 0, rows.posted[row], rows.start[row] + flat.posted[which])
+        end = rows.start[row] + flat.end[which]
+        if marks := self.rows[number].marks:
+            first = np.zeros(len(rows.run), np.int64)
+            size = np.fromiter(map(len, marks.values()), np.int64, len(marks))
+            at = np.fromiter(marks, np.int64, len(marks))
+            first[at] = np.cumsum(size) - size + 1  # 0: a row without marks
+            true = np.array([0.0, *_flatten(marks.values())])
+            shared = first[row] > 0
+            end[shared] = true[(first[row] + inner)[shared]]
+            later = shared & (inner > 0)
+            posted[later] = true[(first[row] + inner - 1)[later]]
+        return posted, end
+
     def task_times(self, rank: int, chain: str) -> Tasks:
         """When each task of one chain of a rank was posted, started and ended."""
         k = self._chain(rank, chain)

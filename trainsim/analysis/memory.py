@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.program.instructions import Kernel, Meet, Template
+from trainsim.trace import Trace
 
-CATEGORIES = ("weights", "gradients", "optimizer", "activations", "buffers", "temporary", "framework")
+STATES = ("weights", "gradients", "optimizer")
+CATEGORIES = (*STATES, "gathered", "activations", "logits", "buffers", "temporary", "slack", "framework")
+"""What memory is for, in the order in which pictures stack it."""
 
 NOT_COUNTED = (
     "fragmentation and rounding of the allocator",
@@ -22,24 +28,17 @@ NOT_COUNTED = (
 class StageMemory:
     """The fullest rank of one pipeline stage, at the moment at which it holds most; bytes.
 
-    ``times`` (s) and ``held`` (bytes) are the level of everything that is resident: it changes where a pass
-    starts or ends. ``top`` adds what a pass needs for itself while it runs.
+    ``at_peak`` has the bytes of each category then. ``times`` (s) are the moments at which something changed, and
+    ``levels`` the bytes of each category from then on (an array per category that is ever held).
     """
 
     stage: int
     rank: int
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    buffers: float
-    temporary: float
-    framework: float
     peak: float
     peak_at_s: float
+    at_peak: Mapping[str, float]
     times: Floats = field(repr=False)
-    held: Floats = field(repr=False)
-    top: Floats = field(repr=False)
+    levels: Mapping[str, Floats] = field(repr=False)
 
     @property
     def largest(self) -> str:
@@ -49,11 +48,22 @@ class StageMemory:
     @property
     def most_activations(self) -> float:
         """The most that is kept from forward to backward passes, at whatever moment; bytes."""
-        return float(self.held.max() - self.held[0])
+        return float(sum((self.levels[c] for c in ("activations", "logits") if c in self.levels), np.zeros(1)).max())
+
+    @property
+    def top(self) -> Floats:
+        """All that is held, from each of ``times`` on."""
+        top: Floats = np.sum(list(self.levels.values()), axis=0)
+        return top
+
+    @property
+    def lowest(self) -> float:
+        """What is held at the quietest moment: states, buffers and the framework."""
+        return float(self.top.min())
 
     def part(self, category: str) -> float:
         """Bytes of one of CATEGORIES at the peak."""
-        return float(getattr(self, category))
+        return float(self.at_peak.get(category, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,39 +88,99 @@ class MemoryUse:
 
 def memory(lanes: Lanes, capacity: float) -> MemoryUse:
     """The level of every class over the step; of each stage the fullest class is kept."""
-    fullest: dict[int, StageMemory] = {}
-    for c, lane in enumerate(lanes.compute):
-        one = _class(lanes, c, lane)
-        if one.stage not in fullest or one.peak > fullest[one.stage].peak:
-            fullest[one.stage] = one
-    per_stage = tuple(fullest[s] for s in sorted(fullest))
+    fullest: dict[int, tuple[float, int, _Changes]] = {}
+    for c, program in enumerate(lanes.program):
+        changes = _changes(lanes, c)
+        peak = program.memory.total + changes.most
+        if program.stage not in fullest or peak > fullest[program.stage][0]:
+            fullest[program.stage] = peak, c, changes
+    per_stage = tuple(_stage(lanes, c, changes) for _, (_, c, changes) in sorted(fullest.items()))
     top = max(per_stage, key=lambda stage: stage.peak)
     return MemoryUse(peak=top.peak, capacity=capacity, peak_rank=top.rank, per_stage=per_stage)
 
 
-def _class(lanes: Lanes, c: int, lane: Lane) -> StageMemory:
-    static = lanes.program[c].memory
-    tasks = lanes.trace.tasks[lane.number]
-    templates = {id(t.template): t.template for t in tasks}
-    change = {key: (t.allocates, t.frees, t.transient) for key, t in templates.items()}
-    of = np.array([change[id(t.template)] for t in tasks] or np.zeros((0, 3)), np.float64)
-    start, end = task_bounds(lane, lanes.trace.rows[lane.number].tasks)
-    before = np.cumsum(of[:, 0]) - np.concatenate([[0.0], np.cumsum(of[:, 1])[:-1]])[: len(of)]  # while task k runs
-    after = before - of[:, 1]
-    times = np.concatenate([[0.0], np.stack([start, end], 1).ravel(), [lanes.duration]])
-    held = static.total + np.concatenate(
-        [[0.0], np.stack([before, after], 1).ravel(), after[-1:] if len(after) else [0.0]]
-    )
-    top = held.copy()
-    top[1:-1:2] += of[:, 2]
-    at = int(top.argmax())
-    temporary = float(top[at] - held[at])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Changes:
+    """What comes and goes on one class of ranks, in the order of time; where times are equal, what goes comes first."""
+
+    times: Floats
+    category: Ints
+    nbytes: Floats
+
+    @property
+    def most(self) -> float:
+        """The most that is held at once."""
+        return float(np.cumsum(self.nbytes).max(initial=0.0))
+
+
+def _changes(lanes: Lanes, rank_class: int) -> _Changes:
+    found = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
+    times, category, nbytes = (np.concatenate([part[i] for part in found]) for i in range(3))
+    order = np.lexsort((np.arange(len(times)), nbytes > 0, times))
+    return _Changes(times[order], category[order].astype(np.int64), nbytes[order])
+
+
+def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
+    """(Times, numbers of categories, bytes) of what one chain takes and gives back.
+
+    What is taken is there once the next instruction of its task is posted, what is given back is gone when the one
+    before has ended.
+    """
+    tasks = trace.tasks[number]
+    shapes = {id(t.template): _shape(t.template) for t in tasks}
+    mine = [shapes[id(t.template)] for t in tasks]
+    if not any(len(shape.span) for shape in mine):
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    spans = np.array([shape.spans for shape in mine], np.int64)
+    base = np.cumsum(spans) - spans
+    owner = np.repeat(np.arange(len(mine)), [len(shape.span) for shape in mine])
+    span, category, nbytes = (np.concatenate([part[i] for part in mine]) for i in (1, 2, 3))
+    next_one = base[owner] + span.astype(np.int64)
+    ahead = (nbytes > 0) & (span < spans[owner])
+    posted, ended = trace.span_times(number, np.where(ahead, next_one, np.maximum(next_one - 1, 0)))
+    times = np.where(ahead, posted, np.where(next_one > 0, ended, 0.0))
+    return times, category, nbytes
+
+
+class _Shape(NamedTuple):
+    """Spans of a template; of each hold the number of spans before it, the number of its category, its bytes."""
+
+    spans: int
+    span: Floats
+    category: Floats
+    nbytes: Floats
+
+
+def _shape(template: Template) -> _Shape:
+    timed = np.concatenate([[0], np.cumsum([isinstance(i, Kernel | Meet) for i in template.instructions])])
+    rows = [(timed[at], CATEGORIES.index(hold.category), hold.nbytes) for at, hold in template.holds]
+    columns = np.array(rows or np.zeros((0, 3)), np.float64).T
+    return _Shape(int(timed[-1]), *columns)
+
+
+def _stage(lanes: Lanes, rank_class: int, changes: _Changes) -> StageMemory:
+    """Levels of all categories of one class."""
+    static = lanes.program[rank_class].memory
+    steps = np.zeros((len(CATEGORIES), len(changes.times) + 2))
+    for row, category in enumerate(CATEGORIES):
+        steps[row, 0] = getattr(static, category, 0.0) if category != "slack" else 0.0
+    steps[changes.category, np.arange(len(changes.times)) + 1] = changes.nbytes
+    held = np.cumsum(steps, axis=1)
+    slack, framework = CATEGORIES.index("slack"), CATEGORIES.index("framework")
+    given_out = held.sum(0) - held[framework]
+    held[slack] = static.slack * np.maximum.accumulate(given_out)
+    top = held.sum(0)
+    at = int((given_out + held[framework]).argmax())
+    times = np.concatenate([[0.0], changes.times, [lanes.duration]])
     return StageMemory(
-        stage=int(lanes.stage[c]), rank=int(lanes.trace.representative[c]),
-        weights=static.weights, gradients=static.gradients, optimizer=static.optimizer, buffers=static.buffers,
-        framework=static.framework, activations=float(held[at] - static.total), temporary=temporary,
-        peak=float(top[at]), peak_at_s=float(times[at]), times=times, held=held, top=top,
-    )  # fmt: skip
+        stage=int(lanes.stage[rank_class]),
+        rank=int(lanes.trace.representative[rank_class]),
+        peak=float(top[at]),
+        peak_at_s=float(times[at]),
+        at_peak={category: float(held[row, at]) for row, category in enumerate(CATEGORIES)},
+        times=times,
+        levels={category: held[row] for row, category in enumerate(CATEGORIES) if held[row].any()},
+    )
 
 
 def task_bounds(lane: Lane, ended: object) -> tuple[Floats, Floats]:

@@ -32,9 +32,12 @@ Piece = Kernel | Meet | Overlapped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of the model on one rank, for one microbatch. ``saved`` bytes are kept from forward to backward;
-    ``transient`` is the most that its backward needs above them. Where backward is split, ``kept`` bytes stay from
-    the input gradient until the weight gradient. Seconds are those of the pieces one after the other, alone."""
+    """A part of the model on one rank, for one microbatch.
+
+    ``saved`` bytes are kept from forward to backward, under ``category``; ``transient_forward`` and ``transient`` are
+    the most that its forward and its backward need above them. Where backward is split, ``kept`` bytes stay from the
+    input gradient until the weight gradient. Seconds are those of the pieces one after the other, alone.
+    """
 
     forward: tuple[Piece, ...]
     backward: tuple[Piece, ...]
@@ -42,6 +45,8 @@ class Block:
     backward_seconds: float
     saved: float
     transient: float
+    category: str = "activations"
+    transient_forward: float = 0.0
     input_gradient: tuple[Piece, ...] = ()
     weight_gradient: tuple[Piece, ...] = ()
     weight_seconds: float = 0.0

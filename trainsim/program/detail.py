@@ -9,27 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainsim.program.instructions import Instruction, Kernel, Meet
+from trainsim.program.instructions import Hold, Kernel, Meet, Piece
 from trainsim.program.network import Network
 
 
-def coarsen(instructions: Iterable[Instruction], detail: str, network: Network) -> list[Instruction]:
-    """*instructions* at detail ``layer`` (an interval per layer and kind) or ``block`` (one per kind).
+def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piece]:
+    """*pieces* at detail ``layer`` (an interval per layer and kind) or ``block`` (one per kind).
 
-    Waits, signals and messages stay where they are.
+    Waits, signals and messages stay where they are. Memory is taken before the interval, as much of it as is held at
+    any moment within, and given back after it.
     """
-    out: list[Instruction] = []
+    out: list[Piece] = []
     run: list[Kernel] = []
-    for i in instructions:
+    holds: list[Hold] = []
+    for i in pieces:
         if isinstance(i, Kernel):
             run.append(i)
         elif isinstance(i, Meet) and i.communicator == "tp":
             seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
             run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream))
+        elif isinstance(i, Hold):
+            holds.append(i)
         else:
-            out += [*_merge(run, detail), i]
-            run = []
-    return [*out, *_merge(run, detail)]
+            out += [*_held(holds, _merge(run, detail)), i]
+            run, holds = [], []
+    return [*out, *_held(holds, _merge(run, detail))]
+
+
+def _held(holds: Iterable[Hold], kernels: Iterable[Kernel]) -> Iterator[Piece]:
+    level: dict[str, float] = {}
+    most: dict[str, float] = {}
+    for hold in holds:
+        level[hold.category] = level.get(hold.category, 0.0) + hold.nbytes
+        most[hold.category] = max(most.get(hold.category, 0.0), level[hold.category])
+    yield from (Hold(category, nbytes) for category, nbytes in most.items())
+    yield from kernels
+    yield from (Hold(category, level[category] - nbytes) for category, nbytes in most.items())
 
 
 def _merge(kernels: list[Kernel], detail: str) -> Iterator[Kernel]:

@@ -10,6 +10,7 @@ the rank that waits.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,6 +103,21 @@ class Signal:
 
 Instruction = Kernel | Meet | Send | Wait | Signal
 
+HELD = ("activations", "logits", "gathered", "gradients", "buffers", "temporary")
+"""What memory that comes and goes during a step is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Memory that a chain takes (bytes > 0, once its next instruction is posted) or gives back (< 0, once the one
+    before has ended). It takes no time."""
+
+    category: str
+    nbytes: float
+
+
+Piece = Instruction | Hold
+
 
 EARLY = "early update"
 """``work`` of a template that updates the weights before the step is over, as asynchronous schedules do."""
@@ -109,18 +125,59 @@ EARLY = "early update"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """The instructions of one pass over one chunk, and what it does to the memory of the rank (bytes).
+    """The instructions of one pass over one chunk, and what it does to the memory of the rank.
 
-    ``allocates`` is held from the start of the task, ``frees`` is given back at its end, ``transient`` is the most
-    that is held above that level in between. ``work`` is ``F``, ``B``, ... of the schedule, or the name of a phase.
+    ``holds`` are pairs (number of the instruction before which it happens, what is taken or given back). ``work`` is
+    ``F``, ``B``, ... of the schedule, or the name of a phase.
     """
 
     work: str
     chunk: int
     instructions: tuple[Instruction, ...]
-    allocates: float = 0.0
-    frees: float = 0.0
-    transient: float = 0.0
+    holds: tuple[tuple[int, Hold], ...] = ()
+
+    @classmethod
+    def of(cls, work: str, chunk: int, pieces: Iterable[Piece]) -> Template:
+        """A template of instructions with holds among them.
+
+        >>> t = Template.of("F", 0, [Hold("activations", 8.0), Wait("x"), Hold("activations", -2.0)])
+        >>> [at for at, _ in t.holds], t.allocates
+        ([0, 1], 6.0)
+        """
+        instructions: list[Instruction] = []
+        holds: list[tuple[int, Hold]] = []
+        for piece in pieces:
+            if isinstance(piece, Hold):
+                if piece.nbytes:
+                    holds.append((len(instructions), piece))
+            else:
+                instructions.append(piece)
+        return cls(work, chunk, tuple(instructions), tuple(holds))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Instructions and holds in their order, as ``of`` takes them."""
+        out: list[Piece] = []
+        done = 0
+        for at, hold in self.holds:
+            out += [*self.instructions[done:at], hold]
+            done = at
+        return (*out, *self.instructions[done:])
+
+    @property
+    def balance(self) -> float:
+        """Bytes that it leaves behind; negative: that it gives back more than it takes."""
+        return sum(hold.nbytes for _, hold in self.holds)
+
+    @property
+    def allocates(self) -> float:
+        """Bytes that it leaves behind for later tasks."""
+        return max(self.balance, 0.0)
+
+    @property
+    def frees(self) -> float:
+        """Bytes that earlier tasks left behind and it gives back."""
+        return max(-self.balance, 0.0)
 
 
 class Task(NamedTuple):
@@ -132,13 +189,15 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a rank holds for the whole step, in bytes."""
+    """What a rank holds for the whole step, in bytes. ``slack`` is what the allocator keeps beyond what it gave out, as
+    a part of that."""
 
     weights: float = 0.0
     gradients: float = 0.0
     optimizer: float = 0.0
     buffers: float = 0.0
     framework: float = 0.0
+    slack: float = 0.0
 
     @property
     def total(self) -> float:

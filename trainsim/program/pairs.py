@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.program.instructions import Instruction, Meet, Signal, Task, Template, Wait
+from trainsim.program.instructions import Instruction, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program.templates import Pass
 
 
@@ -34,11 +34,9 @@ def turns(forward: Pass, backward: Pass) -> tuple[Turn, ...]:
         if not queues[who]:
             who = 1 - who
         main, side = queues[who].pop(0)
-        one, last = passes[who], not queues[who]
-        first = not any(t.who == who for t in out)
-        memory = (one.allocates if first else 0.0, one.frees if last else 0.0, one.transient)
+        one = passes[who]
         beside = Template("tp", one.stage.chunk, side) if side else None
-        out.append(Turn(who, Template(one.work, one.stage.chunk, main, *memory), beside))
+        out.append(Turn(who, Template.of(one.work, one.stage.chunk, main), beside))
         who = 1 - who
     return tuple(out)
 
@@ -50,10 +48,10 @@ def tasks(pair: Sequence[Turn], forward: int, backward: int) -> Iterator[tuple[T
         yield Task(turn.compute, microbatch), Task(turn.beside, microbatch) if turn.beside else None
 
 
-def _segments(one: Pass, who: int) -> list[tuple[tuple[Instruction, ...], tuple[Instruction, ...]]]:
+def _segments(one: Pass, who: int) -> list[tuple[tuple[Piece, ...], tuple[Instruction, ...]]]:
     """*one* cut where it waits for a tensor-parallel collective, which moves to the chain beside."""
     known = _triples(one.side)
-    main: list[Instruction] = []
+    main: list[Piece] = []
     side: list[Instruction] = []
     out = []
     for k, i in enumerate(one.main):

@@ -163,6 +163,6 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
         layer=layer,
         spare=spare,
         embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
-        head=blocks.block(head, recompute="none", **launches, split=split),
+        head=replace(blocks.block(head, recompute="none", **launches, split=split), category="logits"),
         vocabulary=vocabulary,
     )

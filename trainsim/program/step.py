@@ -59,7 +59,8 @@ def delayed(program: Program, delays: Iterable[Delay]) -> Program:
         at = next(k for k, t in enumerate(tasks) if t.template.work in works[delay.at])
         template = tasks[at].template
         lost = Kernel("delay", "delay", delay.seconds, 0.0, 0.0)
-        tasks[at] = Task(replace(template, instructions=(lost, *template.instructions)), tasks[at].microbatch)
+        late = Template.of(template.work, template.chunk, (lost, *template.pieces))
+        tasks[at] = Task(late, tasks[at].microbatch)
     return replace(program, chains={**program.chains, "compute": tuple(tasks)})
 
 

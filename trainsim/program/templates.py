@@ -4,12 +4,13 @@ The templates of a virtual stage: what a pass over it is, instruction by instruc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainsim.program.blocks import Block, Overlapped, Piece
+from trainsim.program.blocks import Block, Overlapped
+from trainsim.program.blocks import Piece as Work
 from trainsim.program.detail import coarsen
-from trainsim.program.instructions import Instruction, Kernel, Meet, Send, Signal, Template, Wait
+from trainsim.program.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
 from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
@@ -17,53 +18,51 @@ from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: its instructions, and what the chain of overlapped tensor-parallel collectives does meanwhile.
-
-    ``allocates``, ``frees`` and ``transient`` are bytes, as in a ``Template``.
-    """
+    """One pass: its instructions and what it holds, and what the chain of overlapped tensor-parallel collectives does
+    meanwhile."""
 
     work: str
     stage: Stage
-    main: tuple[Instruction, ...]
+    main: tuple[Piece, ...]
     side: tuple[Instruction, ...] = ()
-    allocates: float = 0.0
-    frees: float = 0.0
-    transient: float = 0.0
 
 
-Cuts = Mapping[int, Sequence[Instruction]]
-"""Instructions between the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Instructions and holds around one part of a pass."""
+
+    before: tuple[Piece, ...] = ()
+    after: tuple[Piece, ...] = ()
+
+
+NOTHING = Cut()
+Cuts = Mapping[int, Cut]
+"""What stands around the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
 
 
 def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
-    """Forward through *stage*: receive, embedding, layers, head, send. *cuts* stand ahead of its parts."""
+    """Forward through *stage*: receive, embedding, layers, head, send."""
     cuts = cuts or {}
-    main: list[Instruction] = [] if stage.before is None else _receive(parts, stage, "forward")
+    main: list[Piece] = [] if stage.before is None else _receive(parts, stage, "forward")
     for part, layer, block in _parts(parts, stage):
-        main += cuts.get(part, ())
-        main += _unfold(block.forward, layer)[0]
+        cut = cuts.get(part, NOTHING)
+        main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", block.transient_forward)]
+        main += [*_unfold(block.forward, layer)[0], Hold("temporary", -block.transient_forward), *cut.after]
     if parts.vocabulary is not None:
-        main += [Signal(HIDDEN)] if stage.head else cuts.get(0, ())  # the head's part is on every rank
+        main += [Signal(HIDDEN)] if stage.head else _both(cuts.get(0))  # the head's part is on every rank
     if stage.after is not None:
         main += _send(parts, stage, stage.after, "forward")
-    return Pass("F", stage, tuple(main), allocates=_sum(parts, stage, "saved"))
+    return Pass("F", stage, tuple(main))
 
 
 def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
-    """Backward through *stage*: receive, head, layers last to first, embedding, send. *cuts* follow its parts."""
+    """Backward through *stage*: receive, head, layers last to first, embedding, send."""
     main, side = _back(parts, stage, "backward", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     if parts.vocabulary is not None:
-        received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *(cuts or {}).get(0, ())]
+        received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass(
-        "B",
-        stage,
-        (*received, *main, *sent),
-        tuple(side),
-        frees=_sum(parts, stage, "saved"),
-        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
-    )
+    return Pass("B", stage, (*received, *main, *sent), tuple(side))
 
 
 def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
@@ -71,22 +70,13 @@ def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     main, side = _back(parts, stage, "input_gradient", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    grown = _sum(parts, stage, "kept") - _sum(parts, stage, "saved")
-    return Pass(
-        "I",
-        stage,
-        (*received, *main, *sent),
-        tuple(side),
-        allocates=max(grown, 0.0),
-        frees=max(-grown, 0.0),
-        transient=max((block.transient for _, _, block in _parts(parts, stage)), default=0.0),
-    )
+    return Pass("I", stage, (*received, *main, *sent), tuple(side))
 
 
 def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
-    """The half of a backward that nobody waits for: gradients of the weights. *cuts* follow its parts."""
+    """The half of a backward that nobody waits for: gradients of the weights."""
     main, side = _back(parts, stage, "weight_gradient", cuts or {})
-    return Pass("W", stage, tuple(main), tuple(side), frees=_sum(parts, stage, "kept"))
+    return Pass("W", stage, tuple(main), tuple(side))
 
 
 PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
@@ -94,20 +84,36 @@ PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pa
 
 def template(parts: Parts, one: Pass) -> Template:
     """The template of the compute chain for one pass."""
-    main: Iterable[Instruction] = one.main
+    main: Iterable[Piece] = one.main
     if parts.job.detail != "op":
         main = coarsen(main, parts.job.detail, parts.network)
-    return Template(one.work, one.stage.chunk, tuple(main), one.allocates, one.frees, one.transient)
+    return Template.of(one.work, one.stage.chunk, main)
 
 
-def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Instruction], list[Instruction]]:
-    main: list[Instruction] = []
+def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece], list[Instruction]]:
+    main: list[Piece] = []
     side: list[Instruction] = []
     for part, layer, block in reversed(_parts(parts, stage)):
         here, beside = _unfold(getattr(block, half), layer)
-        main += [*here, *cuts.get(part, ())]
+        cut, needed = cuts.get(part, NOTHING), block.transient if half != "weight_gradient" else 0.0
+        main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
+        main += cut.after
         side += beside
     return main, side
+
+
+def _given_back(block: Block, half: str) -> Iterator[Hold]:
+    """What is no longer needed after a backward, or after the one half of it that is *half*."""
+    if half != "weight_gradient":
+        yield Hold(block.category, -block.saved)
+    if half == "input_gradient":
+        yield Hold(block.category, block.kept)
+    if half == "weight_gradient":
+        yield Hold(block.category, -block.kept)
+
+
+def _both(cut: Cut | None) -> tuple[Piece, ...]:
+    return (*cut.before, *cut.after) if cut else ()
 
 
 def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
@@ -119,14 +125,7 @@ def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
     return out + ([(0, last + 1, parts.head)] if stage.head else [])
 
 
-def _sum(parts: Parts, stage: Stage, memory: str) -> float:
-    total = 0.0
-    for _, _, block in _parts(parts, stage):
-        total += getattr(block, memory)
-    return total
-
-
-def _unfold(pieces: Iterable[Piece], layer: int) -> tuple[list[Instruction], list[Instruction]]:
+def _unfold(pieces: Iterable[Work], layer: int) -> tuple[list[Instruction], list[Instruction]]:
     """Instructions for the compute chain and for the chain of overlapped collectives."""
     main: list[Instruction] = []
     side: list[Instruction] = []
@@ -147,21 +146,21 @@ def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
     return Meet(i.name, i.kind, i.communicator, i.operation, i.nbytes, layer, i.stream, i.exposed)
 
 
-def _receive(parts: Parts, stage: Stage, direction: str) -> list[Instruction]:
+def _receive(parts: Parts, stage: Stage, direction: str) -> list[Piece]:
     """Wait for the message, unless an exchange did; one that was cut over TP is put together again."""
     job, wait = parts.job, Wait(f"{direction}.{stage.index}")
     source = stage.before if direction == "forward" else stage.after
     assert source is not None
     if parts.stages[source].rank == stage.rank:
         return [wait]
-    out: list[Instruction] = [] if parts.blocking else [wait]
+    out: list[Piece] = [] if parts.blocking else [wait]
     if parts.cut_messages and parts.network.has("tp") and not job.parallel.sequence_parallel:
         whole = parts.message_bytes * job.parallel.tp
         out.append(Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp"))
     return out
 
 
-def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Instruction]:
+def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Piece]:
     """The message to virtual stage *to*: an event if it lives on the same rank, nothing if an exchange sends it."""
     framework, event, there = parts.job.framework, f"{direction}.{to}", parts.stages[to].rank
     if there == stage.rank:

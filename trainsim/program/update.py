@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from trainsim.program.instructions import EARLY, Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
-from trainsim.program.templates import Cuts
+from trainsim.program.templates import Cut, Cuts
 from trainsim.sharding import Bucket
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
@@ -21,7 +21,7 @@ def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
-        min(b.after, last): [Signal(f"ready.{stage.index}.{k}", step)]
+        min(b.after, last): Cut(after=(Signal(f"ready.{stage.index}.{k}", step),))
         for k, b in enumerate(mine.exchange.reductions[chunk])
     }
 
@@ -32,7 +32,7 @@ def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
-        min(b.after, last): [Wait(f"gathered.{stage.index}.{k}", step)]
+        min(b.after, last): Cut(before=(Wait(f"gathered.{stage.index}.{k}", step),))
         for k, b in enumerate(mine.exchange.gathers[chunk])
     }
 

@@ -36,7 +36,7 @@ def verify(system: System) -> None:
             event, microbatch = missing[0]
             raise InvalidProgram(f"program {k} waits for {event!r} of microbatch {microbatch}, which nobody sets")
         if abs(fact.balance) > 0.5:
-            raise InvalidProgram(f"program {k} keeps {fact.balance:.0f} bytes of activations when the step is over")
+            raise InvalidProgram(f"program {k} keeps {fact.balance:.0f} bytes when the step is over")
 
 
 class _Steps(NamedTuple):
@@ -72,8 +72,9 @@ class _Facts:
             for template in {id(t.template): t.template for t in tasks}.values():
                 for meet in self.of[id(template)].meets:
                     self.chains.setdefault(meet.communicator, {})[chain] = None
+            left = {id(t.template): t.template.balance for t in tasks}
             for template, microbatch in tasks:
-                self.balance += template.allocates - template.frees
+                self.balance += left[id(template)]
                 self._note(self.of[id(template)], microbatch)
 
     def _note(self, steps: _Steps, microbatch: int) -> None:

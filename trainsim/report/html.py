@@ -124,7 +124,7 @@ def memory_chart(result: Result) -> str:
     for stage in some:
         x, y = _thin(stage.times.tolist(), stage.top.tolist(), step)
         stair = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, y, strict=True))
-        level, states = ((1 - value / top) * 60 for value in (use.capacity, float(stage.held.min())))
+        level, states = ((1 - value / top) * 60 for value in (use.capacity, stage.lowest))
         rows.append(
             f"<div class='level'><span>stage {stage.stage}</span><svg viewBox='0 0 1000 60' preserveAspectRatio='none'>"
             f"<polygon points='0,60 {stair} 1000,60'/>"

@@ -63,9 +63,12 @@ MEMORY = {
     "weights": "#3b6ea5",
     "gradients": "#7fb2dc",
     "optimizer": "#4a4a4a",
+    "gathered": "#e8737a",
     "activations": "#8cc57a",
+    "logits": "#4f9a5b",
     "buffers": "#c9b3e6",
     "temporary": "#fdc37b",
+    "slack": "#e3e3e3",
     "framework": "#bdbdbd",
 }
 """Fills of the categories of memory."""

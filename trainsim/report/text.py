@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainsim.analysis.expectation import AGREES
 from trainsim.analysis.kinds import TITLES, WAITING
-from trainsim.analysis.memory import CATEGORIES
+from trainsim.analysis.memory import CATEGORIES, StageMemory
 from trainsim.report.prose import Prose
 from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, counted, seconds, seconds_of, size
 
@@ -163,14 +163,14 @@ def memories(result: Result) -> RenderableType:
     return titled("Memory", Group(lines[0], grid, *lines[1:]))
 
 
-def stage_parts(stage: object) -> dict[str, float]:
+def stage_parts(stage: StageMemory) -> dict[str, float]:
     """Bytes of each category at the peak of a stage."""
-    return {category: float(getattr(stage, category)) for category in CATEGORIES}
+    return {category: stage.part(category) for category in CATEGORIES}
 
 
 LETTERS = {
-    "weights": "W", "gradients": "G", "optimizer": "O", "activations": "A", "buffers": "b", "temporary": "t",
-    "framework": "f",
+    "weights": "W", "gradients": "G", "optimizer": "O", "gathered": "g", "activations": "A", "logits": "L",
+    "buffers": "b", "temporary": "t", "slack": "s", "framework": "f",
 }  # fmt: skip
 """What the bar of memory is written with, so that it reads without colour."""
 
