@@ -51,6 +51,7 @@ class Framework:
     bucket_parameters_per_rank: float  # the bucket is at least this times dp
     bucketed_stages: str  # all | first: which pipeline stages split the reduction into buckets
     parameter_gather_overlap: bool  # ZeRO-1 gathers under the next forward pass
+    fsdp: str  # fsdp1 | fsdp2: how PyTorch shards
     p2p_blocking: bool  # the sender waits for its message
     p2p_overhead: float  # host synchronisation per blocking message
     p2p_sliced: bool  # activations are cut over TP before they are sent

@@ -195,13 +195,14 @@ class Memory:
     weights: float = 0.0
     gradients: float = 0.0
     optimizer: float = 0.0
+    gathered: float = 0.0
     buffers: float = 0.0
     framework: float = 0.0
     slack: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.optimizer + self.buffers + self.framework
+        return self.weights + self.gradients + self.optimizer + self.gathered + self.buffers + self.framework
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

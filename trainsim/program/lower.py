@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainsim.job import Delay, Job, Slow
+from trainsim.program.beside import BESIDE
 from trainsim.program.instructions import Meet, Program, Send
 from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
@@ -17,12 +18,8 @@ from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
 from trainsim.system import Communicator, Floats, Ints, Pattern, System
 
-BESIDE_KERNELS = (
-    "dp",
-    "tp-async",
-    "vocabulary",
-    "vocabulary-tp",
-)  # posted by chains of their own: they take SMs and HBM from the compute chain
+BESIDE_KERNELS = ("tp-async", "vocabulary", "vocabulary-tp", *BESIDE)
+"""Posted by chains of their own: they take SMs and HBM from the compute chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,8 +40,8 @@ def lower(job: Job) -> Plan:
     communicators = parts.network.communicators(sorted({key for p in programs for key in _used(p)}))
     links, ranks = job.cluster.links, job.parallel.ranks
     owners = _owners(job, communicators)
-    for name in BESIDE_KERNELS:
-        if name in communicators:
+    for name in communicators:
+        if name.split("-within-")[0].split("-across-")[0] in BESIDE_KERNELS:
             communicators[name] = _with_gpu_shares(communicators[name], parts.network, name)
     rank = np.arange(ranks, dtype=np.int64)
     system = System(

@@ -4,8 +4,11 @@ The groups in which ranks talk, and what it costs them: communicators with the p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,14 +26,42 @@ AXES: dict[str, tuple[str, ...]] = {
     "tp-async": ("tp",),
     "dp": ("cp", "dp"),
     "dp-update": ("cp", "dp"),
+    "dp-replicas": ("cp", "dp"),
+    "dp-gather": ("cp", "dp"),
     "world": ("tp", "cp", "dp", "pp"),
     "vocabulary": ("pp",),
     "vocabulary-tp": ("tp",),
 }
 """Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
-REPLICATED = ("dp", "dp-update")
+REPLICATED = ("dp", "dp-update", "dp-replicas", "dp-gather")
 """Collectives over all that hold the same parameters."""
 TINY = ("world",)  # carries a few bytes: only its latency counts
+
+
+class Subgroup(NamedTuple):
+    """A part of the groups called ``whole``: ``size`` neighbours each, or those with the same place among them."""
+
+    whole: str
+    within: bool
+    size: int
+
+    def cut(self, groups: Ints) -> Ints:
+        """Members of the parts of *groups* [groups, ranks].
+
+        >>> Subgroup("dp", True, 2).cut(np.arange(4)[None]).tolist()
+        [[0, 1], [2, 3]]
+        >>> Subgroup("dp", False, 2).cut(np.arange(4)[None]).tolist()
+        [[0, 2], [1, 3]]
+        """
+        blocks = groups.reshape(len(groups), -1, self.size)
+        parts: Ints = blocks.reshape(-1, self.size) if self.within else np.swapaxes(blocks, 1, 2)
+        return parts.reshape(-1, parts.shape[-1])
+
+
+@cache
+def _part(name: str) -> Subgroup | None:
+    found = re.fullmatch(r"(.+)-(within|across)-(\d+)", name)
+    return Subgroup(found[1], found[2] == "within", int(found[3])) if found else None
 
 
 def mesh_of(job: Job) -> Mesh:
@@ -57,15 +88,20 @@ class Network:
 
     def size(self, name: str) -> int:
         """Ranks per group; 1 when nobody else is there."""
+        if part := _part(name):
+            return part.size if part.within else self.size(part.whole) // part.size
         if name not in AXES:
             return min(2, self.mesh.size("pp"))
         return prod(self.mesh.size(axis) for axis in AXES[name]) * (self.replicas if name in REPLICATED else 1)
 
     def members(self, name: str) -> Ints:
         """Ranks of each group [groups, size]; of a message: sender and receiver."""
-        key = AXES.get(name, (name,))
+        part = _part(name)
+        key = (*AXES[part.whole], str(part.within), str(part.size)) if part else AXES.get(name, (name,))
         if key not in self._members:
-            if name in REPLICATED:
+            if part:
+                self._members[key] = part.cut(self.members(part.whole))
+            elif name in REPLICATED:
                 self._members[key] = self._replicated(self.mesh.groups(key))
             elif name in AXES:
                 self._members[key] = self.mesh.groups(key)
@@ -105,6 +141,8 @@ class Network:
 
     def _near(self, name: str) -> Ints:
         """The first group of a communicator, and the others that start in the same node."""
+        if part := _part(name):
+            return part.cut(self._near(part.whole))
         axes = AXES.get(name, ("pp",))
         ranks = np.arange(min(self.job.cluster.gpus_per_node, self.mesh.ranks), dtype=np.int64)
         coordinates = self.mesh.coordinates(ranks)

@@ -86,7 +86,7 @@ class Parts:
         """
         job, replicas = self.job, self.network.replicas
         chunks = [self.gradients(s) for s in self.of_rank(rank)]
-        strategy = strategies[job.sharding.strategy]
+        strategy = strategies[job.sharding.strategy].plan
         if replicas == 1:
             return strategy(job, rank, chunks)
         exchange = strategy(replace(job, sharding=replace(job.sharding, overlap=False)), rank, chunks)

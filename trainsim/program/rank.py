@@ -15,6 +15,7 @@ from trainsim.schedules.lookup import facts, items_of, slots_of
 from trainsim.schedules.messages import Exchange, Item
 from trainsim.schedules.traits import Traits
 from trainsim.sharding import Exchange as DataExchange
+from trainsim.sharding.flights import Role
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,6 +89,10 @@ class Rank:
     def parameters(self) -> int:
         """Parameters that it holds, of all chunks."""
         return sum(self.parts.gradients(s).total for s in self.stages)
+
+    def role(self, slot: Slot) -> Role:
+        """Which pass *slot* is, for what goes on beside it."""
+        return Role(slot.work.value, slot.microbatch == 0, slot.microbatch == self.parts.job.training.microbatches - 1)
 
     def closes(self, slot: Slot) -> int | None:
         """The update that follows *slot* at once, where the schedule does not flush."""

@@ -4,11 +4,13 @@ The program of one pipeline rank: its schedule, its reductions and the end of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from trainsim.job import Delay
-from trainsim.program.instructions import Kernel, Memory, Program, Task, Template
+from trainsim.program.beside import cuts as cuts_of
+from trainsim.program.beside import tasks as flights_of
+from trainsim.program.instructions import Kernel, Memory, Program, Signal, Task, Template
 from trainsim.program.pairs import Turn, tasks, turns
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
@@ -17,6 +19,8 @@ from trainsim.program.templates import PASSES, Cuts, Pass, template
 from trainsim.program.update import gather_waits, reduce_signals, reductions, update
 from trainsim.schedules import Pair, Slot, Work
 from trainsim.schedules.messages import Exchange
+from trainsim.sharding.flights import Role
+from trainsim.sharding.flights import chains as chains_of
 
 
 def rank_program(parts: Parts, rank: int) -> Program:
@@ -35,6 +39,7 @@ def rank_program(parts: Parts, rank: int) -> Program:
     chains |= {way: tuple(mail) for way, mail in passes.rendezvous.mail.items()}
     if parts.vocabulary is not None:
         chains["vocabulary"] = tuple(parts.vocabulary.tasks(last=any(s.head for s in mine.stages)))
+    chains |= passes.beside()
     if mine.reduces:
         chains["dp"] = tuple(_reduced(mine))
     return Program(chains=chains, stage=rank, parameters=mine.parameters, memory=_memory(mine))
@@ -69,9 +74,11 @@ class _Passes:
 
     def __init__(self, mine: Rank):
         self.mine = mine
-        self._tasks: dict[tuple[Work, int, int, bool], tuple[Template, Template | None]] = {}
+        self._tasks: dict[tuple[Work, int, int, Role | bool], tuple[Template, Template | None]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
         self._updates: dict[bool, Template] = {}
+        self._beside: dict[Role, Mapping[str, Template]] = {}
+        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(mine.exchange.beside)}
         self.rendezvous = Rendezvous(mine.parts, mine.rank)
 
     def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
@@ -90,9 +97,28 @@ class _Passes:
                 k += 2
             else:
                 yield self._one(item, self._cuts(k, item, step), shift)
+                self._fly(item, shift)
                 k += 1
                 if (closed := mine.closes(item)) is not None:
                     yield Task(self._update(closed), closed), None
+
+        for chain, tasks_of in self._flights.items():
+            tasks_of.append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
+
+    def beside(self) -> dict[str, tuple[Task, ...]]:
+        """The chains of what goes on beside the passes, of all steps so far."""
+        return {chain: tuple(flights) for chain, flights in self._flights.items()}
+
+    def _fly(self, slot: Slot, shift: int) -> None:
+        """Add what goes on beside a pass to its chains."""
+        if not self.mine.exchange.beside:
+            return
+        role = self.mine.role(slot)
+        if role not in self._beside:
+            plan = self.mine.exchange.beside[role]
+            self._beside[role] = flights_of(plan, role, self.mine.parts.blocks)
+        for chain, made in self._beside[role].items():
+            self._flights[chain].append(Task(made, slot.microbatch + shift))
 
     def _update(self, number: int) -> Template:
         last = self.mine.ends_step(number)
@@ -101,12 +127,13 @@ class _Passes:
         return self._updates[last]
 
     def _one(self, slot: Slot, cuts: Cuts, shift: int) -> tuple[Task, Task | None]:
-        key = slot.work, slot.chunk, slot.microbatch % self.mine.slices, bool(cuts)
+        role = self.mine.role(slot) if self.mine.exchange.beside else None
+        key = slot.work, slot.chunk, slot.microbatch % self.mine.slices, role or bool(cuts)
         made = self._tasks.get(key)
         if made is None:
             one = self._pass(slot, cuts)
             made = template(self.mine.parts, one), Template("tp", slot.chunk, one.side) if one.side else None
-            if not cuts or self.mine.schedule.eager_updates:
+            if not cuts or role or self.mine.schedule.eager_updates:
                 self._tasks[key] = made
         microbatch = slot.microbatch + shift
         return Task(made[0], microbatch), Task(made[1], microbatch) if made[1] else None
@@ -126,6 +153,9 @@ class _Passes:
 
     def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
         mine = self.mine
+        if mine.exchange.beside:
+            role = mine.role(slot)
+            return cuts_of(mine.exchange.beside[role], role, mine.parts.blocks)
         if mine.schedule.asynchronous:
             closed = mine.closes(slot)
             number = None if mine.schedule.eager_updates else closed
@@ -146,10 +176,12 @@ def _memory(mine: Rank) -> Memory:
     copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
     framework, held, vocabulary = mine.parts.job.framework, mine.parameters, mine.parts.vocabulary
     buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
+    exchange, extra = mine.exchange, mine.exchange.extra
     return Memory(
-        weights=framework.weight_memory_bytes * held * copies,
-        gradients=framework.gradient_memory_bytes * held,
-        optimizer=framework.optimizer_memory_bytes * held / mine.exchange.shard,
+        weights=framework.weight_memory_bytes * held * copies / exchange.weights_shard + extra.get("weights", 0.0),
+        gradients=framework.gradient_memory_bytes * held / exchange.gradients_shard + extra.get("gradients", 0.0),
+        optimizer=framework.optimizer_memory_bytes * held / exchange.shard,
+        gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.framework_memory,
     )

@@ -11,6 +11,7 @@ from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.program.templates import Cut, Cuts
 from trainsim.sharding import Bucket
+from trainsim.sharding.flights import chains
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
 
@@ -65,12 +66,12 @@ def _collectives(
 ) -> Template:
     instructions: list[Instruction] = []
     for k, bucket, before, after in some:
-        instructions += [*before, _collective(f"{work} {stage.index}.{k}", "dp", bucket, "dp"), *after]
+        instructions += [*before, _collective(f"{work} {stage.index}.{k}", "dp", bucket), *after]
     return Template(work, stage.chunk, tuple(instructions))
 
 
-def _collective(name: str, communicator: str, bucket: Bucket, stream: str) -> Meet:
-    return Meet(name, "dp", communicator, bucket.operation, bucket.nbytes, stream=stream)
+def _collective(name: str, communicator: str, bucket: Bucket) -> Meet:
+    return Meet(name, "dp", communicator + bucket.among, bucket.operation, bucket.nbytes, stream="dp")
 
 
 def update(mine: Rank, number: int) -> Template:
@@ -81,6 +82,7 @@ def update(mine: Rank, number: int) -> Template:
     parts, exchange, network = mine.parts, mine.exchange, mine.parts.network
     job, framework = parts.job, parts.job.framework
     out: list[Instruction] = []
+    out += [Wait(f"over.{chain}") for chain in chains(exchange.beside)]
     if network.has("dp"):
         out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
     if parts.vocabulary is not None:
@@ -111,7 +113,7 @@ def _exposed(mine: Rank, work: str) -> list[Instruction]:
     """Collectives that the compute chain waits for."""
     chunks = mine.exchange.reductions if work == "reduce" else mine.exchange.gathers
     return [
-        _collective(f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket, "dp")
+        _collective(f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket)
         for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first)
         for k, bucket in enumerate(chunks[c])
     ]

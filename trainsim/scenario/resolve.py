@@ -8,12 +8,13 @@ from typing import Any
 
 from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
-from trainsim.frameworks import Framework, load_framework
+from trainsim.frameworks import load_framework
 from trainsim.hardware.cluster import Cluster
-from trainsim.job import Job, Offload, Parallel, Pipeline, Sharding, Training
+from trainsim.job import Job, Parallel, Pipeline, Training
 from trainsim.model.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
-from trainsim.scenario.context import Context, default
+from trainsim.scenario.context import Context
+from trainsim.scenario.exchange import check_sharding, resolve_sharding
 from trainsim.scenario.limits import limits
 from trainsim.scenario.parts import find_cluster, find_model, perturbations
 from trainsim.scenario.training import resolve_training, usual_length
@@ -54,7 +55,7 @@ def resolve(context: Context) -> Resolved:
         framework=framework,
         parallel=parallel,
         pipeline=pipeline,
-        sharding=_sharding(context, framework, parallel, pipeline.schedule),
+        sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule),
         training=training,
         algorithm=_algorithms(context),
         what_if=perturbations(context, cluster),
@@ -63,6 +64,7 @@ def resolve(context: Context) -> Resolved:
         steps=spec.simulation.steps,
         seed=spec.simulation.seed,
     )
+    check_sharding(context, job)
     if job.padded_vocab != model.vocab:
         reason = f"{model.vocab} rounded up to a multiple of 128 x tp {parallel.tp}"
         reason += f" x pp {parallel.pp}" if spreads else ""
@@ -159,32 +161,6 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
         raise AssertionError
     context.require(layout.check(given, **sizes))
     return given
-
-
-def _sharding(context: Context, framework: Framework, parallel: Parallel, schedule: str) -> Sharding:
-    spec, whole = context.spec.sharding, facts(schedule).asynchronous
-    strategy = spec.strategy
-    if strategy is None:
-        strategy = "zero1" if parallel.dp > 1 and not whole else "ddp"
-        context.derived("sharding.strategy", strategy, f"as {schedule} needs" if whole else f"dp {parallel.dp}")
-    elif whole and strategy != "ddp":
-        message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
-        context.require(checks.Fault("sharding.strategy", message))
-    overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
-    given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
-    return Sharding(
-        strategy=strategy,
-        overlap=overlap,
-        instances=spec.instances or 1,
-        reshard=None if spec.reshard_after_forward is None else _reshard(spec.reshard_after_forward),
-        offload=Offload(**spec.offload.model_dump()),
-        **given,
-    )
-
-
-def _reshard(given: bool | int) -> int:
-    """Ranks that share parameters between forward and backward: 0 as outside, 1 nobody."""
-    return int(given) if not isinstance(given, bool) else 0 if given else 1
 
 
 def _algorithms(context: Context) -> dict[str, str]:

@@ -7,12 +7,13 @@ chunk's gradients, the gathers of its parameters, and how many ranks share the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trainsim.job import Job
 from trainsim.registry import Registry
+from trainsim.sharding.flights import Plan
 
 
 class Parts(NamedTuple):
@@ -30,20 +31,24 @@ class Parts(NamedTuple):
 class Bucket(NamedTuple):
     """One collective: ``nbytes`` of the full buffer, ready after ``after`` layers of the chunk's last backward.
 
-    ``after`` = layers + 1 means: after the embedding's gradient.
+    ``after`` = layers + 1 means: after the embedding's gradient. ``among`` names the part of the replicas that meet:
+    "" all, ``-within-8`` eight neighbours each, ``-across-8`` those with the same place in their eight.
     """
 
     operation: str
     nbytes: float
     after: int
+    among: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``.
+    """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``, once, and
+    ``beside`` every pass what its plan says.
 
     ``shard`` is the number of ranks that share the optimizer states, ``weights_shard`` and ``gradients_shard`` of those
-    that share parameters and gradients between passes.
+    that share parameters and gradients between passes. ``extra`` are bytes by category that it holds all the time
+    beside these states.
     """
 
     reductions: tuple[tuple[Bucket, ...], ...]
@@ -53,10 +58,41 @@ class Exchange:
     shard: int = 1
     weights_shard: int = 1
     gradients_shard: int = 1
+    beside: Plan = field(default_factory=dict)
+    extra: Mapping[str, float] = field(default_factory=dict)
 
 
-Strategy = Callable[[Job, int, Sequence[Parts]], Exchange]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """One way for replicas to share model states.
+
+    ``plan`` says what a pipeline rank with some chunks exchanges; ``uses`` are the options of the scenario's sharding
+    section that it understands beside strategy, overlap and offload; ``refuses`` gives (option, reason) for what does
+    not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage.
+    """
+
+    plan: Callable[[Job, int, Sequence[Parts]], Exchange]
+    uses: frozenset[str] = frozenset()
+    refuses: Callable[[Job], Iterator[tuple[str, str]]] = lambda job: iter(())
+    every_pass: bool = False
+
+
 strategies: Registry[Strategy] = Registry("strategy", __name__)
+
+
+def replicas(job: Job) -> int:
+    """Ranks that hold the same parameters."""
+    return job.parallel.dp * job.parallel.cp
+
+
+def within(job: Job, size: int) -> str:
+    """The name's end of collectives among *size* neighbouring replicas; "" if these are all."""
+    return f"-within-{size}" if size != replicas(job) else ""
+
+
+def across(job: Job, size: int) -> str:
+    """The name's end of collectives among the replicas that have the same place in their *size* neighbours."""
+    return f"-across-{size}" if size != 1 else ""
 
 
 def buckets(parts: Parts, *, operation: str, bytes_per_element: float, size: float | None) -> tuple[Bucket, ...]:
@@ -85,7 +121,6 @@ def bucket_size(job: Job, stage: int, chunk: int, overlapped: bool) -> float | N
     split = framework.bucketed_stages == "all" or (stage == 0 and chunk == 0)
     if not overlapped or not split:
         return None
-    replicas = job.parallel.dp * job.parallel.cp
     return job.sharding.reduce_bucket or max(
-        framework.bucket_parameters, framework.bucket_parameters_per_rank * replicas
+        framework.bucket_parameters, framework.bucket_parameters_per_rank * replicas(job)
     )

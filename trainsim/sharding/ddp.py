@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, bucket_size, buckets, strategies
+from trainsim.sharding import Exchange, Parts, Strategy, bucket_size, buckets, strategies
 
 
-@strategies.register("ddp")
 def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """One all-reduce of every gradient per step, in buckets if it overlaps the last backward."""
     overlap = job.sharding.overlap
@@ -22,3 +21,6 @@ def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
         ),
         overlapped=overlap,
     )
+
+
+strategies.register("ddp")(Strategy(plan=ddp, uses=frozenset({"reduce_bucket"})))

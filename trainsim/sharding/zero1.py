@@ -5,19 +5,35 @@ Gradients are reduced as the framework does it (Megatron: reduce-scatter, DeepSp
 after the step the updated parameters are gathered in the training precision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, bucket_size, buckets, strategies
+from trainsim.sharding import (
+    Bucket,
+    Exchange,
+    Parts,
+    Strategy,
+    across,
+    bucket_size,
+    buckets,
+    replicas,
+    strategies,
+    within,
+)
 
 PARAMETER_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "nvfp4": 2}
 
 
-@strategies.register("zero1")
 def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
-    """A reduction of the gradients and a gather of the parameters per step."""
+    """A reduction of the gradients and a gather of the parameters per step.
+
+    With several instances each shares the states among its own ranks: gradients are reduce-scattered within it, the
+    shards summed over all, and parameters gathered within it.
+    """
     overlap = job.sharding.overlap
     gather_overlap = overlap and job.framework.parameter_gather_overlap
+    size = replicas(job) // job.sharding.instances
+    operation = job.framework.zero1_operation if job.sharding.instances == 1 else "reduce_scatter"
 
     def cut(operation: str, bytes_per_element: float, overlapped: bool) -> tuple[tuple[Bucket, ...], ...]:
         return tuple(
@@ -31,9 +47,31 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
         )
 
     return Exchange(
-        reductions=cut(job.framework.zero1_operation, job.training.gradient_bytes, overlap),
-        gathers=cut("all_gather", PARAMETER_BYTES[job.training.precision], gather_overlap),
+        reductions=tuple(
+            tuple(_over_instances(job, size, b)) for b in cut(operation, job.training.gradient_bytes, overlap)
+        ),
+        gathers=tuple(
+            tuple(b._replace(among=within(job, size)) for b in chunk)
+            for chunk in cut("all_gather", PARAMETER_BYTES[job.training.precision], gather_overlap)
+        ),
         overlapped=overlap,
         gathers_overlapped=gather_overlap,
-        shard=job.parallel.dp * job.parallel.cp,
+        shard=size,
     )
+
+
+def _over_instances(job: Job, size: int, some: Sequence[Bucket]) -> Iterator[Bucket]:
+    """*some* buckets within instances of *size* replicas, and their shards over all instances."""
+    for bucket in some:
+        yield bucket._replace(among=within(job, size))
+        if size < replicas(job):
+            yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(job, size))
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """What a distributed optimizer does not go together with."""
+    if replicas(job) % job.sharding.instances:
+        yield "instances", f"{replicas(job)} replicas do not divide into {job.sharding.instances} groups"
+
+
+strategies.register("zero1")(Strategy(plan=zero1, uses=frozenset({"reduce_bucket", "instances"}), refuses=refuses))

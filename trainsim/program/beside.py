@@ -1,0 +1,91 @@
+"""
+From what a sharding strategy wants beside a pass to instructions: events between the pass and the chains beside it.
+
+A chain carries out its flights in the order in which they are issued, as one NCCL communicator does. Flights that the
+pass itself carries out meet on a communicator of their own, since a communicator is posted from one chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trainsim.program.blocks import Blocks
+from trainsim.program.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
+from trainsim.program.templates import Cut
+from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
+
+CHAINS = {"dp": "dp", "replicas": "dp-replicas", "gather": "dp-gather"}
+"""Chain -> communicator over all replicas that it posts to."""
+BESIDE = tuple(CHAINS.values())
+INLINE = "dp-update"
+"""The communicator of what the compute chain itself posts."""
+
+
+def cuts(beside: Beside, role: Role, blocks: Blocks) -> dict[int, Cut]:
+    """What the pass does around its parts: tell that flights may start, wait for them, copy, take and give memory."""
+    before: dict[int, list[Piece]] = {}
+    after: dict[int, list[Piece]] = {}
+    for moment in sorted(set(_moments(beside))):
+        side = after if moment.after else before
+        side[moment.part] = list(_at(moment, beside, role, blocks))
+    return {part: Cut(tuple(before.get(part, ())), tuple(after.get(part, ()))) for part in {*before, *after}}
+
+
+def tasks(beside: Beside, role: Role, blocks: Blocks) -> Mapping[str, Template]:
+    """What each chain beside the pass does for it."""
+    found: dict[str, list[Piece]] = {}
+    for flight in beside.flights:
+        if flight.chain:
+            pieces = found.setdefault(flight.chain, [])
+            pieces += [Wait(_issue(flight, role)), *flight.takes]
+            pieces += _steps(flight, role, CHAINS[flight.chain], blocks)
+            pieces += [*flight.gives, Signal(_over(flight.name, role))]
+    return {chain: Template.of(role.work + " beside", 0, pieces) for chain, pieces in found.items()}
+
+
+def _moments(beside: Beside) -> Iterator[Moment]:
+    for flight in beside.flights:
+        if isinstance(flight.issued, Moment):
+            yield flight.issued
+        if flight.needed is not None:
+            yield flight.needed
+    yield from (moment for moment, _ in beside.marks)
+
+
+def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[Piece]:
+    """Demanded flights start, then all that are needed are waited for, then others start; last come the marks."""
+    here = [f for f in beside.flights if f.issued == moment]
+    demanded = [f for f in here if f.chain and f.needed == moment]
+    yield from (Signal(_issue(f, role)) for f in demanded)
+    yield from (Wait(_over(f.name, role)) for f in beside.flights if f.needed == moment and f.chain)
+    yield from (Signal(_issue(f, role)) for f in here if f.chain and f not in demanded)
+    for flight in here:
+        if not flight.chain:
+            yield from (*flight.takes, *_steps(flight, role, INLINE, blocks), *flight.gives)
+    for at, mark in beside.marks:
+        if at == moment:
+            yield mark if isinstance(mark, Hold) else _traffic("copy", mark, blocks, "compute")
+
+
+def _steps(flight: Flight, role: Role, communicator: str, blocks: Blocks) -> Iterator[Kernel | Meet]:
+    for step in flight.steps:
+        if step.operation == "traffic":
+            yield _traffic(flight.name, step, blocks, "dp")
+        else:
+            name = communicator + step.over.removeprefix("dp")
+            yield Meet(flight.name, "dp", name, step.operation, step.nbytes, stream="dp")
+
+
+def _traffic(name: str, step: Step, blocks: Blocks, stream: str) -> Kernel:
+    made = blocks.traffic(name, step.nbytes, "other")
+    return Kernel(made.name, made.kind, made.seconds, made.sm, made.hbm, -1, stream)
+
+
+def _issue(flight: Flight, role: Role) -> str:
+    if isinstance(flight.issued, str):
+        return _over(flight.issued, role)
+    return f"{role.work} issue {flight.name}"
+
+
+def _over(name: str, role: Role) -> str:
+    return f"{role.work} {name}"

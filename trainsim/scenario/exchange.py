@@ -1,0 +1,84 @@
+"""The sharding section: which strategy, with which options, and what does not go together."""
+
+from __future__ import annotations
+
+from trainsim.errors import NotBuilt
+from trainsim.frameworks import Framework
+from trainsim.hardware.cluster import Cluster
+from trainsim.job import Job, Offload, Parallel, Sharding
+from trainsim.scenario.checks import Fault
+from trainsim.scenario.context import Context, default
+from trainsim.schedules.lookup import facts
+from trainsim.sharding import strategies
+
+ALWAYS = frozenset({"strategy", "overlap", "offload"})
+
+
+def resolve_sharding(
+    context: Context, framework: Framework, cluster: Cluster, parallel: Parallel, schedule: str
+) -> Sharding:
+    """The strategy and its options; groups of replicas have the size of a node where nothing else is said."""
+    spec, whole = context.spec.sharding, facts(schedule).asynchronous
+    strategy = spec.strategy
+    if strategy is None:
+        strategy = "zero1" if parallel.dp > 1 and not whole else "ddp"
+        context.derived("sharding.strategy", strategy, f"as {schedule} needs" if whole else f"dp {parallel.dp}")
+    elif whole and strategy != "ddp":
+        message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
+        context.require(Fault("sharding.strategy", message))
+    overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
+    given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
+    shard = spec.shard_size
+    if shard is None and "shard_size" in strategies[strategy].uses:
+        shard = _node(cluster, parallel)
+        context.derived("sharding.shard_size", shard, "replicas of a node")
+    return Sharding(
+        **(given | {"shard_size": shard}),
+        strategy=strategy,
+        overlap=overlap,
+        instances=spec.instances or 1,
+        reshard=None if spec.reshard_after_forward is None else _reshard(spec.reshard_after_forward),
+        offload=Offload(**spec.offload.model_dump()),
+    )
+
+
+def check_sharding(context: Context, job: Job) -> None:
+    """Raise for options that the strategy has no use for and for combinations that it refuses."""
+    spec, strategy = context.spec.sharding, strategies[job.sharding.strategy]
+    for key in sorted(spec.model_fields_set - ALWAYS - strategy.uses):
+        if getattr(spec, key) not in (None, False):
+            able = [name for name in strategies if key in strategies[name].uses]
+            context.require(Fault(f"sharding.{key}", f"{job.sharding.strategy} has no use for it; {_and(able)}"))
+    if strategy.every_pass:
+        _whole_passes(context, job)
+    shard, replicas = job.sharding.shard_size, job.parallel.dp * job.parallel.cp
+    if shard and replicas % shard:
+        context.require(Fault("sharding.shard_size", f"{replicas} replicas do not divide into groups of {shard}"))
+    for key, reason in strategy.refuses(job):
+        context.require(Fault(f"sharding.{key}", reason))
+
+
+def _whole_passes(context: Context, job: Job) -> None:
+    """Exchanges beside every pass need passes that are whole, of one stage."""
+    shape = facts(job.pipeline.schedule)
+    if shape.split or shape.sliced or shape.paired or shape.replicas > 1:
+        reason = f"not simulated with {job.pipeline.schedule}; 1f1b, gpipe and interleaved-1f1b are"
+        context.require(Fault("sharding.strategy", reason), NotBuilt)
+
+
+def _and(able: list[str]) -> str:
+    return f"{', '.join(able)} {'has' if len(able) == 1 else 'have'}" if able else "leave it out"
+
+
+def _node(cluster: Cluster, parallel: Parallel) -> int:
+    """Replicas that live in one node, where tensor parallelism fills the rest of it."""
+    replicas = parallel.dp * parallel.cp
+    shard = max(1, min(replicas, cluster.ranks // cluster.nodes // parallel.tp))
+    while replicas % shard:
+        shard -= 1
+    return shard
+
+
+def _reshard(given: bool | int) -> int:
+    """Ranks that share parameters between forward and backward: 0 as outside, 1 nobody."""
+    return int(given) if not isinstance(given, bool) else 0 if given else 1

@@ -1,0 +1,116 @@
+"""
+What goes on beside a pass for the sake of sharding: collectives, when they are issued, who waits for them, and the
+memory that they take.
+
+Parts of a pass are numbered as gradients become ready: 0 is the head, 1 to L the layers from last to first, L + 1 the
+embedding. A forward goes through them from the highest to the lowest, a backward from the lowest to the highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from trainsim.program.instructions import Hold
+
+
+class Moment(NamedTuple):
+    """Just before a part of a pass, or just after it."""
+
+    part: int
+    after: bool = False
+
+
+class Step(NamedTuple):
+    """A collective of ``nbytes`` (the full buffer) among the ranks ``over``, or ``traffic``: a kernel that reads and
+    writes ``nbytes`` of memory in all."""
+
+    operation: str
+    nbytes: float
+    over: str = "dp"
+
+
+class Flight(NamedTuple):
+    """Steps that a chain beside the pass carries out one after the other.
+
+    They are ``issued`` at a moment of the pass, or when another flight (by name) is over; the pass waits for the end at
+    ``needed``. ``takes`` is held from the beginning, ``gives`` given back at the end. On the chain "" the pass itself
+    carries them out where they are issued.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    issued: Moment | str
+    needed: Moment | None = None
+    takes: tuple[Hold, ...] = ()
+    gives: tuple[Hold, ...] = ()
+    chain: str = "dp"
+
+
+class Beside(NamedTuple):
+    """All that goes on beside one pass: flights in the order in which they are issued, and what the pass itself does
+    in between: memory that it takes and gives back, and copies."""
+
+    flights: tuple[Flight, ...] = ()
+    marks: tuple[tuple[Moment, Hold | Step], ...] = ()
+
+
+class Role(NamedTuple):
+    """Which pass it is: ``work`` is F or B; the first and the last microbatch of a step differ from the others."""
+
+    work: str
+    first: bool
+    last: bool
+
+
+Plan = Mapping[Role, Beside]
+
+
+def roles() -> Iterator[Role]:
+    """All roles that a pass can have.
+
+    >>> len(list(roles()))
+    8
+    """
+    for work in ("F", "B"):
+        for first in (True, False):
+            for last in (True, False):
+                yield Role(work, first, last)
+
+
+def in_issue_order(flights: Iterable[Flight], work: str) -> tuple[Flight, ...]:
+    """Flights as the host issues them along a pass; where moments are equal, in the order in which they are given.
+
+    Those that follow another flight have no moment and keep their order behind the others.
+    """
+    sign = 1 if work == "B" else -1
+
+    def key(flight: Flight) -> tuple[bool, int, bool]:
+        at = flight.issued
+        return (False, sign * at.part, at.after) if isinstance(at, Moment) else (True, 0, False)
+
+    return tuple(sorted(flights, key=key))
+
+
+def in_turn(beside: Beside) -> Beside:
+    """The same without any overlap: the pass itself carries everything out where it is needed, or else where it is
+    issued.
+
+    >>> one = Flight("gather", (Step("all_gather", 8.0),), Moment(3), Moment(2))
+    >>> [(f.issued, f.chain) for f in in_turn(Beside((one,))).flights]
+    [(Moment(part=2, after=False), '')]
+    """
+    at = {f.name: f.needed if f.name.startswith("gather") and f.needed else f.issued for f in beside.flights}
+
+    def moment(flight: Flight) -> Moment:
+        found = at[flight.name]
+        return found if isinstance(found, Moment) else moment(by_name[found])
+
+    by_name = {f.name: f for f in beside.flights}
+    flights = tuple(f._replace(issued=moment(f), needed=None, chain="") for f in beside.flights)
+    return beside._replace(flights=flights)
+
+
+def chains(plan: Plan) -> tuple[str, ...]:
+    """The chains that a plan uses, beside the passes themselves."""
+    return tuple(dict.fromkeys(f.chain for beside in plan.values() for f in beside.flights if f.chain))

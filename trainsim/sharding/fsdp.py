@@ -1,0 +1,233 @@
+"""
+PyTorch FSDP: every unit (a transformer block; the rest is the root) is sharded, gathered for its passes and given back.
+
+FSDP1 gathers straight into the flat parameter, at most two units ahead of what frees them; FSDP2 gathers into a buffer
+and copies out, and its compute stream waits for one reduce-scatter before it feeds the next. Gathers and
+reduce-scatters share one communicator, so none overlaps another. In a pipeline parameters stay whole after their first
+forward, and gradients are reduced in one burst after the last backward. Source: torch 2.13,
+``torch/distributed/fsdp`` (FSDP1), ``torch/distributed/fsdp/_fully_shard`` (FSDP2) and
+``torch/distributed/pipelining/stage.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from trainsim.job import Job
+from trainsim.program.instructions import Hold
+from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
+from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
+from trainsim.sharding.zero1 import PARAMETER_BYTES
+
+
+class Unit(NamedTuple):
+    """Parameters that are gathered together, from part ``first`` of a forward to part ``last``."""
+
+    first: int
+    last: int
+    elements: int
+
+
+def fsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+    """Shards over all replicas."""
+    return sharded(job, chunks, size=replicas(job))
+
+
+def hsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+    """Shards within groups of ``shard_size`` replicas; gradients are then averaged over the groups."""
+    return sharded(job, chunks, size=job.sharding.shard_size or replicas(job))
+
+
+def sharded(job: Job, chunks: Sequence[Parts], *, size: int) -> Exchange:
+    """The exchange of units that *size* replicas share."""
+    if job.parallel.pp > 1:
+        exchange = _in_pipeline(job, chunks, size)
+    else:
+        plan = {role: _Pass(job, chunks[0], size, role).beside() for role in roles()}
+        if not job.sharding.overlap:
+            plan = {role: in_turn(beside) for role, beside in plan.items()}
+        exchange = Exchange(reductions=((),), beside=plan)
+    return replace(exchange, shard=size, weights_shard=size, gradients_shard=size)
+
+
+def _in_pipeline(job: Job, chunks: Sequence[Parts], size: int) -> Exchange:
+    """Parameters and gradients are whole from the first pass to the last."""
+    held = sum(parts.total for parts in chunks)
+    return Exchange(
+        reductions=tuple(tuple(_burst(job, parts, size)) for parts in chunks),
+        gathers=tuple(tuple(_once(job, parts, size)) for parts in chunks),
+        gathers_overlapped=job.sharding.overlap,
+        extra={
+            "gathered": float(PARAMETER_BYTES[job.training.precision] * held),
+            "gradients": float(job.training.gradient_bytes * held),
+        },
+    )
+
+
+def units(parts: Parts) -> list[Unit]:
+    """The root, whose embedding comes first and whose head comes last, and the layers in forward order."""
+    layers = len(parts.layers)
+    blocks = [Unit(k, k, parts.layers[k - 1]) for k in range(layers, 0, -1)]
+    return [Unit(layers + 1, 0, parts.embedding + parts.head), *blocks]
+
+
+def _once(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
+    """In a pipeline: the gathers before the first forward."""
+    per_element = PARAMETER_BYTES[job.training.precision]
+    for after, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+        if elements:
+            yield Bucket("all_gather", elements * per_element, after, within(job, size))
+
+
+def _burst(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
+    """In a pipeline: the reductions after the last backward."""
+    for after, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+        nbytes = float(elements * job.training.gradient_bytes)
+        if elements:
+            yield Bucket("reduce_scatter", nbytes, after, within(job, size))
+        if elements and size < replicas(job):
+            yield Bucket("all_reduce", nbytes / size, after, across(job, size))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass over a model that is sharded by *size*."""
+
+    job: Job
+    parts: Parts
+    size: int
+    role: Role
+
+    def beside(self) -> Beside:
+        flights: list[Flight] = []
+        marks: list[tuple[Moment, Hold | Step]] = []
+        back = self.role.work == "B"
+        for unit in units(self.parts):
+            gathers = self._gather_back(unit) if back else self._gather(unit)
+            flights += gathers
+            marks += self._marks_back(unit, bool(gathers)) if back else self._marks(unit, bool(gathers))
+        if back:
+            flights += (flight for unit in units(self.parts) for flight in self._reduce(unit))
+        return Beside(in_issue_order(flights, self.role.work), tuple(marks))
+
+    # what this run does
+
+    @property
+    def copies(self) -> bool:
+        """FSDP2: gathers go through a buffer."""
+        return self.job.framework.fsdp == "fsdp2"
+
+    @property
+    def keeps(self) -> bool:
+        """Parameters stay whole between forward and backward."""
+        return self.job.sharding.reshard == 1
+
+    @property
+    def between(self) -> int:
+        """Ranks that share parameters between forward and backward."""
+        return self.job.sharding.reshard or self.size
+
+    @property
+    def reduces(self) -> bool:
+        return self.role.last or self.job.sharding.sync != "last"
+
+    def _full(self, unit: Unit) -> float:
+        return float(PARAMETER_BYTES[self.job.training.precision] * unit.elements)
+
+    def _sums(self, unit: Unit) -> float:
+        return float(self.job.training.gradient_bytes * unit.elements)
+
+    # forward
+
+    def _gather(self, unit: Unit) -> tuple[Flight, ...]:
+        """Issued one unit ahead: the root's at once, a block's when the part before it begins."""
+        if self.keeps and self.job.sharding.sync == "last" and not self.role.first:
+            return ()
+        root = unit.first != unit.last
+        issued = Moment(unit.first) if root else Moment(unit.first + 1)
+        return (self._gathering(unit, issued, Moment(unit.first), self.size),)
+
+    def _gathering(self, unit: Unit, issued: Moment, needed: Moment, ranks: int) -> Flight:
+        held = Hold("buffers" if self.copies else "gathered", self._full(unit))
+        steps = (Step("all_gather", self._full(unit), "dp" + within(self.job, ranks)),)
+        return Flight(f"gather {_name(unit)}", steps, issued, needed, (held,))
+
+    def _marks(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
+        full = self._full(unit)
+        if gathered and self.copies:
+            yield from _copied_out(unit.first, unit.first - 1, full)
+        if unit.first == unit.last and not self.keeps:
+            kept = full / self.between if self.between != self.size else 0.0
+            yield Moment(unit.first, after=True), Hold("gathered", kept - full)
+
+    # backward
+
+    def _gather_back(self, unit: Unit) -> tuple[Flight, ...]:
+        """Issued before the backward of the unit before it; after it, or when it is needed, if the scenario says so."""
+        if unit.first != unit.last or self.keeps:
+            return ()
+        here = Moment(unit.first)
+        when = {"pre": Moment(unit.first - 1), "post": Moment(unit.first - 1, after=True), "none": here}
+        issued = when[self.job.sharding.backward_prefetch or "pre"]
+        return (self._gathering(unit, issued, here, self.between),)
+
+    def _reduce(self, unit: Unit) -> Iterator[Flight]:
+        if not self.reduces:
+            return
+        top, nbytes = len(self.parts.layers) + 1, self._sums(unit)
+        done = Moment(unit.first, after=True)
+        late = Moment(unit.first + 1, after=True) if self.copies and unit.first < top else None
+        held = Hold("buffers", nbytes)
+        steps = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),)
+        name = f"reduce {_name(unit)}"
+        yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
+        if self.size < replicas(self.job):
+            steps = (Step("all_reduce", nbytes / self.size, "dp" + across(self.job, self.size)),)
+            yield Flight(f"average {_name(unit)}", steps, name, chain="replicas")
+
+    def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
+        full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)
+        if gathered and self.copies:
+            yield from _copied_out(unit.first, unit.first + 1, full)
+        if gathered and self.between != self.size:
+            yield Moment(unit.first), Hold("gathered", -full / self.between)
+        yield Moment(unit.last), Hold("gradients", full)
+        accumulates = self.job.sharding.sync == "last"
+        if accumulates and not (self.role.first and self.role.last):
+            yield over, Step("traffic", full + 2 * sums)
+            change = sums * (self.role.first - self.role.last)
+            yield over, Hold("gradients", change)
+        if self.reduces:
+            yield over, Step("traffic", full + sums)
+        yield over, Hold("gradients", -full)
+        if not (self.keeps and accumulates and not self.role.last):
+            yield over, Hold("gathered", -full)
+
+
+def _copied_out(part: int, following: int, nbytes: float) -> Iterator[tuple[Moment, Hold | Step]]:
+    """From the gather's buffer into parameters; the buffer is free when the next unit is copied out."""
+    yield Moment(part), Hold("gathered", nbytes)
+    yield Moment(part), Step("traffic", 2 * nbytes)
+    yield Moment(following), Hold("buffers", -nbytes)
+
+
+def _name(unit: Unit) -> str:
+    return "root" if unit.first != unit.last else f"unit {unit.first}"
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """What PyTorch's FSDP does not go together with."""
+    size = job.sharding.reshard
+    if size and size > 1 and replicas(job) % size:
+        yield "reshard_after_forward", f"{replicas(job)} replicas do not divide by {size}"
+    if job.parallel.pp > 1 and size is not None and size != 1:
+        yield (
+            "reshard_after_forward",
+            "in a pipeline PyTorch keeps parameters whole after their first forward; leave it out",
+        )
+
+
+USES = frozenset({"reshard_after_forward", "backward_prefetch", "sync"})
+strategies.register("fsdp")(Strategy(plan=fsdp, uses=USES, refuses=refuses, every_pass=True))
