@@ -148,6 +148,15 @@ def test_what_is_used_again_soon_is_not_released(model: tuple[tuple[Call, ...], 
             assert not again or traversed[again[0]] - traversed[release.after + 1] >= limits.max_reuse_distance
 
 
+def test_a_use_at_the_very_next_call_does_not_count_as_gathered_ahead() -> None:
+    """DeepSpeed keeps what gathering ahead has passed only if its use comes after the next call."""
+    limits = Limits(max_reuse_distance=0, persistence_threshold=0)
+    uses = (Call("once", (0,), True), Call("again", (0,), False))
+    assert [g.issued for g in coordinate(uses, [7], limits=limits).gathers] == [0, 1]
+    between = (uses[0], Call("container", (), False), uses[1])
+    assert [g.issued for g in coordinate(between, [7], limits=limits).gathers] == [0]
+
+
 @pytest.mark.parametrize(("distance", "times"), [(0, 3), (10**9, 1)])
 def test_recomputation_uses_the_layers_once_more(distance: int, times: int) -> None:
     model = tiny_llama(4)
