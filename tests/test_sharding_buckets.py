@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -100,10 +101,13 @@ def test_megatrons_buckets(elements: list[int], size: int | None, dp: int, distr
     cuts = megatron_cuts(elements, size=size, dp=dp, distributed=distributed, alone=alone)
     bare = partition(elements, cuts)
     for cut, part, own in zip(cuts, slices(elements, cuts), bare, strict=True):
-        starts = sum(-(-e // 64) * 64 for e in part[:-1]) if distributed else sum(part[:-1])
-        assert size is None or starts < size
+        ends = list(accumulate(part, lambda held, e: (-(-held // 64) * 64 if distributed else held) + e))
         end = math.lcm(dp, 128)
-        assert cut.elements == (-(-(starts + part[-1]) // end) * end if distributed else own)
+        assert cut.elements == (-(-ends[-1] // end) * end if distributed else own)
+        if size is not None:
+            assert all(held < size for held in ends[:-1])
+            apart = distributed and alone & {cut.last, cut.last + 1}
+            assert ends[-1] >= size or cut is cuts[-1] or apart
         inside = alone & set(range(cut.last + 1 - cut.tensors, cut.last + 1))
         assert not distributed or not inside or cut.tensors == 1
 
