@@ -225,6 +225,15 @@ def family_names() -> tuple[str, ...]:
     return _names("families")
 
 
+def family_data(family: str) -> dict[str, Any]:
+    """What a family's file says. Raises UnknownName.
+
+    >>> family_data("llama")["norm"]
+    'rmsnorm'
+    """
+    return _data("families", "model family", family)
+
+
 @cache
 def load_model(name: str) -> Transformer:
     """The catalogue model called *name*, from ``catalog/<name>.yaml``. Raises UnknownName.
@@ -253,12 +262,12 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
             hint = f" Did you mean {near!r}?" if near else f" Known: {', '.join(sorted(known))}."
             raise ScenarioError(f"model: unknown key {key!r}.{hint}")
     given = {k: v for k, v in given.items() if k in known}
-    rules = _data("families", "model family", str(given.setdefault("family", "gpt")))
+    rules = family_data(str(given.setdefault("family", "gpt")))
     missing = [k for k in ("layers", "hidden", "heads", "vocab") if k not in given]
     if missing:
         raise ScenarioError(f"model: {', '.join(missing)} must be given (or name a model of the catalogue)")
     ffn = rules.pop("ffn")
-    values = {"name": "model", **{k: v for k, v in rules.items() if k != "about"}, **given}
+    values = {"name": "model", **{k: v for k, v in rules.items() if k not in ("about", "modules")}, **given}
     return Transformer(**_derived(values, ffn))
 
 

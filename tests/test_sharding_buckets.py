@@ -1,0 +1,142 @@
+"""Buckets of DDP, DeepSpeed and Megatron-LM: partitions of the tensors, and those of the frameworks themselves."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tables import rows, tiny_llama
+from trainsim.errors import InvalidPlan
+from trainsim.model.calls import Modules, modules, ready_order
+from trainsim.model.tensors import embedding_tensors
+from trainsim.model.transformer import Transformer, load_model, transformer
+from trainsim.sharding.bucketing import Cut, ddp_cuts, ipg_cuts, megatron_cuts, slices
+
+QWEN = {"family": "qwen2", "name": "qwen1.5-0.5b", "layers": 24, "hidden": 1024, "heads": 16, "ffn_hidden": 2816}
+MODELS: dict[str, Transformer] = {
+    "gpt2-xl": load_model("gpt2-xl"),
+    "llama2-7b": load_model("llama-2-7b"),
+    "llama3-8b": load_model("llama-3-8b"),
+    "qwen1.5-0.5b": transformer(QWEN | {"vocab": 151936, "tied_embeddings": True}),
+}
+BYTES = {"float32": 4, "bfloat16": 2}
+MIB = 1 << 20
+
+some_elements = st.lists(st.integers(1, 1000), max_size=60)
+sizes = st.integers(1, 3000)
+
+
+def whole(model: Transformer) -> Modules:
+    return modules(model, padded_vocab=model.vocab)
+
+
+def in_ready_order(model: Modules) -> list[int]:
+    return [model.sizes[p] for p in ready_order(model.root)]
+
+
+def partition(elements: list[int], cuts: tuple[Cut, ...]) -> list[int]:
+    """The elements of each bucket without padding; every tensor is in one bucket, in order."""
+    assert [e for part in slices(elements, cuts) for e in part] == elements
+    assert sum(c.tensors for c in cuts) == len(elements)
+    assert [c.last for c in cuts] == sorted({c.last for c in cuts})
+    return [sum(part) for part in slices(elements, cuts)]
+
+
+@pytest.mark.parametrize("row", rows("ddp_buckets.csv"), ids=lambda r: " ".join(r.values()))
+def test_ddp_cuts_as_torch_does(row: dict[str, str]) -> None:
+    elements = whole(MODELS[row["model"]]).sizes[::-1]
+    default = row["first_mib"] != row["cap_mib"]
+    cap = None if default else float(row["cap_mib"]) * MIB
+    cuts = ddp_cuts(elements, element_bytes=BYTES[row["dtype"]], cap=cap)
+    assert len(cuts) == int(row["buckets"])
+    one = cuts[int(row["bucket"])]
+    assert (one.tensors, one.elements) == (int(row["tensors"]), int(row["elements"]))
+
+
+DDP = [r for r in rows("zero3_collectives.csv") if r["collective"] == "ddp_bucket"]
+CAPS = {"ddp_cap0.2": 0.2 * MIB, "ddp_default": None, "ddp_view": None}
+
+
+@pytest.mark.parametrize("row", DDP, ids=lambda r: f"{r['case']} {r['step']}")
+def test_ddp_cuts_in_the_order_in_which_gradients_arrive(row: dict[str, str]) -> None:
+    cap = math.inf if row["step"] == "0" else CAPS[row["case"]]
+    cuts = ddp_cuts(in_ready_order(tiny_llama(4)), element_bytes=4, cap=cap)
+    assert [c.elements for c in cuts] == [int(n) for n in row["first"].split()]
+
+
+REDUCED = [r for r in rows("zero3_collectives.csv") if r["collective"] in ("reduce_scatter_tensor", "all_reduce")]
+
+
+@pytest.mark.parametrize("row", REDUCED, ids=lambda r: f"{r['case']} {r['step']} {r['phase']}")
+def test_deepspeed_reduces_the_buckets_of_its_runs(row: dict[str, str]) -> None:
+    bucket = 50_000 if row["calls"] == "6" else 500_000_000
+    cuts = ipg_cuts(in_ready_order(tiny_llama(4)), bucket=bucket)
+    assert [c.elements for c in cuts] == [int(n) for n in row["first"].split()]
+
+
+@given(some_elements, sizes, st.sampled_from([2, 4]))
+def test_ddp_buckets_close_as_soon_as_they_are_full(elements: list[int], cap: int, element_bytes: int) -> None:
+    cuts = ddp_cuts(elements, element_bytes=element_bytes, cap=cap)
+    assert partition(elements, cuts) == [c.elements for c in cuts]
+    for cut, part in zip(cuts, slices(elements, cuts), strict=True):
+        assert sum(part[:-1]) * element_bytes < cap
+        assert cut is cuts[-1] or cut.elements * element_bytes >= cap
+
+
+@given(some_elements, sizes)
+def test_deepspeeds_buckets_hold_what_fits(elements: list[int], bucket: int) -> None:
+    cuts = ipg_cuts(elements, bucket=bucket)
+    assert partition(elements, cuts) == [c.elements for c in cuts]
+    for cut in cuts:
+        assert cut.elements <= bucket or cut.tensors == 1
+        assert cut is cuts[-1] or cut.elements + elements[cut.last + 1] > bucket
+
+
+@given(some_elements, st.none() | sizes, st.integers(1, 40), st.booleans(), st.sets(st.integers(0, 59), max_size=3))
+def test_megatrons_buckets(elements: list[int], size: int | None, dp: int, distributed: bool, alone: set[int]) -> None:
+    cuts = megatron_cuts(elements, size=size, dp=dp, distributed=distributed, alone=alone)
+    bare = partition(elements, cuts)
+    for cut, part, own in zip(cuts, slices(elements, cuts), bare, strict=True):
+        ends = list(accumulate(part, lambda held, e: (-(-held // 64) * 64 if distributed else held) + e))
+        end = math.lcm(dp, 128)
+        assert cut.elements == (-(-ends[-1] // end) * end if distributed else own)
+        if size is not None:
+            assert all(held < size for held in ends[:-1])
+            apart = distributed and alone & {cut.last, cut.last + 1}
+            assert ends[-1] >= size or cut is cuts[-1] or apart
+        inside = alone & set(range(cut.last + 1 - cut.tensors, cut.last + 1))
+        assert not distributed or not inside or cut.tensors == 1
+
+
+def test_megatrons_default_buckets_of_a_gpt() -> None:
+    """max(40e6, 1e6 dp) elements, in reverse order; a shared embedding stays alone. Sums worked out by hand."""
+    model = load_model("gpt2-xl")
+    tensors = modules(model).tensors[::-1]
+    shared = len(tensors) - 1
+    cuts = megatron_cuts([t.elements for t in tensors], size=40e6, dp=8, distributed=True, alone={shared})
+    table = embedding_tensors(model)[0].elements
+    assert cuts[-1] == Cut(table, 1, shared)
+    # the final norm, all of the last layer, and fc2 of the one before
+    assert cuts[0] == Cut(2 * 1600 + 30_740_800 + 1600 + 4 * 1600 * 1600, 2 + 12 + 2, 15)
+    assert sum(c.elements for c in cuts) >= sum(t.elements for t in tensors)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda: ddp_cuts([1], element_bytes=4, cap=0),
+        lambda: ipg_cuts([1], bucket=0),
+        lambda: megatron_cuts([1], size=-1.0),
+    ],
+)
+def test_a_bucket_without_room_is_refused(cut: object) -> None:
+    with pytest.raises(InvalidPlan, match="more than 0"):
+        cut()  # type: ignore[operator]
+
+
+def test_nothing_to_cut() -> None:
+    assert ddp_cuts([], element_bytes=4) == ipg_cuts([], bucket=1) == megatron_cuts([], size=None) == ()
