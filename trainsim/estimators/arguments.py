@@ -144,7 +144,8 @@ class _Reader:
         tp = self.count("tensor_model_parallel_size", 1)
         pp = self.count("pipeline_model_parallel_size", 1)
         dp, world = self._data_parallel(tp, pp)
-        ep, etp = self.count("expert_model_parallel_size", 1), self.count("expert_tensor_parallel_size", tp)
+        ep = self.count("expert_model_parallel_size", 1)
+        etp = self.count("expert_tensor_parallel_size", tp if "num_experts" in self.given else 1)
         found: dict[str, object] = {name: self.count(name) for name in NEEDED}
         found |= self._attention() | self._feed_forward() | self._norms()
         own = {
