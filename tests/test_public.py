@@ -1,6 +1,7 @@
 """The public names: all are there, and the parts that are called like their package can be called."""
 
 import importlib
+from types import ModuleType
 
 import pytest
 
@@ -8,8 +9,9 @@ import trainsim as ts
 
 
 @pytest.mark.parametrize("name", ts.__all__)
-def test_every_public_name_is_there_and_can_be_called(name: str) -> None:
-    assert callable(getattr(ts, name))
+def test_every_public_name_is_there(name: str) -> None:
+    found = getattr(ts, name)
+    assert callable(found) or isinstance(found, ModuleType)
     assert name in dir(ts)
 
 

@@ -22,6 +22,7 @@ from trainsim.errors import TrainsimError
 if TYPE_CHECKING:
     from inspect import Signature
 
+    from trainsim import memory as memory
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.explain.explanation import explain as explain
@@ -45,6 +46,7 @@ _HOME = {
     "schedule": "trainsim.replay:schedule",
     "compare": "trainsim.side_by_side:compare",
 }
+_MODULES = {"memory"}
 _CALLABLE = {
     "explain": "trainsim.explain.explanation:explain",
     "model": "trainsim.model.transformer:load_model",
@@ -60,6 +62,7 @@ __all__ = [
     "compare",
     "explain",
     "kernel_time",
+    "memory",
     "model",
     "replay",
     "schedule",
@@ -74,7 +77,7 @@ def _find(place: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLABLE:
+    if name in _CALLABLE or name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _HOME:
         return globals().setdefault(name, _find(_HOME[name]))
