@@ -50,15 +50,18 @@ def _moments(beside: Beside) -> Iterator[Moment]:
         if flight.needed is not None:
             yield flight.needed
     yield from (moment for moment, _ in beside.marks)
+    yield from (moment for moment, _ in beside.waits)
 
 
 def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[Piece]:
-    """Demanded flights start, then all that are needed are waited for, then others start; last come the marks."""
+    """Flights that are demanded at once start, and those ahead of them; then all that are needed are waited for, then
+    the others start; last come the marks."""
     here = [f for f in beside.flights if f.issued == moment]
-    demanded = [f for f in here if f.chain and f.needed == moment]
-    yield from (Signal(_issue(f, role)) for f in demanded)
+    demanded = max((k + 1 for k, f in enumerate(here) if f.chain and f.needed == moment), default=0)
+    yield from (Signal(_issue(f, role)) for f in here[:demanded] if f.chain)
     yield from (Wait(_over(f.name, role)) for f in beside.flights if f.needed == moment and f.chain)
-    yield from (Signal(_issue(f, role)) for f in here if f.chain and f not in demanded)
+    yield from (Wait(_over(name, Role("F", False, False))) for at, name in beside.waits if at == moment)
+    yield from (Signal(_issue(f, role)) for f in here[demanded:] if f.chain)
     for flight in here:
         if not flight.chain:
             yield from (*flight.takes, *_steps(flight, role, INLINE, blocks), *flight.gives)

@@ -28,18 +28,31 @@ def resolve_sharding(
         context.require(Fault("sharding.strategy", message))
     overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
     given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
-    shard = spec.shard_size
-    if shard is None and "shard_size" in strategies[strategy].uses:
-        shard = _node(cluster, parallel)
-        context.derived("sharding.shard_size", shard, "replicas of a node")
+    given |= _of_a_node(context, strategy, _node(cluster, parallel))
     return Sharding(
-        **(given | {"shard_size": shard}),
+        **given,
         strategy=strategy,
         overlap=overlap,
         instances=spec.instances or 1,
         reshard=None if spec.reshard_after_forward is None else _reshard(spec.reshard_after_forward),
         offload=Offload(**spec.offload.model_dump()),
     )
+
+
+def _of_a_node(context: Context, strategy: str, node: int) -> dict[str, object]:
+    """Options whose default is a node's replicas, and those that ZeRO++ turns on."""
+    spec = context.spec.sharding
+    out: dict[str, object] = {}
+    quantizes = strategy == "zeropp" or spec.quantized_gradients
+    if "shard_size" in strategies[strategy].uses and spec.shard_size is None and (strategy != "zero3" or quantizes):
+        out["shard_size"] = node
+        context.derived("sharding.shard_size", node, "replicas of a node")
+    if strategy == "zeropp":
+        out |= {k: True for k in ("quantized_weights", "quantized_gradients") if k not in spec.model_fields_set}
+        if "secondary_partition" not in spec.model_fields_set:
+            out["secondary_partition"] = node
+            context.derived("sharding.secondary_partition", node, "replicas of a node")
+    return out
 
 
 def check_sharding(context: Context, job: Job) -> None:
@@ -54,6 +67,10 @@ def check_sharding(context: Context, job: Job) -> None:
     shard, replicas = job.sharding.shard_size, job.parallel.dp * job.parallel.cp
     if shard and replicas % shard:
         context.require(Fault("sharding.shard_size", f"{replicas} replicas do not divide into groups of {shard}"))
+    second = job.sharding.secondary_partition
+    if second and replicas % second:
+        reason = f"{replicas} replicas do not divide into groups of {second}"
+        context.require(Fault("sharding.secondary_partition", reason))
     for key, reason in strategy.refuses(job):
         context.require(Fault(f"sharding.{key}", reason))
 

@@ -49,10 +49,12 @@ class Flight(NamedTuple):
 
 class Beside(NamedTuple):
     """All that goes on beside one pass: flights in the order in which they are issued, and what the pass itself does
-    in between: memory that it takes and gives back, and copies."""
+    in between: memory that it takes and gives back, and copies. At ``waits`` a backward waits for flights of the
+    forward of its microbatch."""
 
     flights: tuple[Flight, ...] = ()
     marks: tuple[tuple[Moment, Hold | Step], ...] = ()
+    waits: tuple[tuple[Moment, str], ...] = ()
 
 
 class Role(NamedTuple):

@@ -1,0 +1,58 @@
+"""
+What ZeRO++ puts on the wire in place of 16-bit numbers: 8-bit weights, 4-bit gradients in two all-to-alls.
+
+qwZ quantizes in blocks with one fp32 scale each; a gather is one of the numbers and one of the scales. qgZ takes one
+tensor at a time: quantized and exchanged within the node, summed, quantized again and exchanged between nodes. Tensors
+that are no matrices or do not divide are reduce-scattered as ever. Source: Wang et al. 2023 (arXiv 2306.10209) and
+deepspeedai/DeepSpeed 0.19, deepspeed/runtime/zero/partition_parameters.py and runtime/comm/coalesced_collectives.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainsim.job import Job
+from trainsim.sharding import replicas, within
+from trainsim.sharding.flights import Step
+from trainsim.sharding.tensorwise import Whole
+from trainsim.sharding.zero1 import PARAMETER_BYTES
+
+BLOCK = 8192  # elements that share a scale: DeepSpeed aims at 8 k
+SCALE = 4.0  # bytes of a scale, fp32
+HALF = 0.5  # bytes of a 4-bit number
+
+
+def gathered(job: Job, elements: int, tensors: int, over: str) -> Iterator[Step]:
+    """The steps of one all-gather of *elements* in so many *tensors*."""
+    full = float(PARAMETER_BYTES[job.training.precision] * elements)
+    if job.sharding.quantized_weights:
+        yield Step("traffic", 3.0 * elements / replicas(job))
+        yield Step("all_gather", float(elements), over)
+        yield Step("all_gather", SCALE * elements / BLOCK, over)
+        yield Step("traffic", elements + full)
+    else:
+        yield Step("all_gather", full, over)
+        if tensors > 1:  # from one buffer into the tensors
+            yield Step("traffic", 2 * full)
+
+
+def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterator[Step]:
+    """The steps that reduce and scatter the gradients of some *tensors* over groups of *size* replicas."""
+    plain = list(tensors)
+    node = job.sharding.shard_size or 1
+    if job.sharding.quantized_gradients and node < replicas(job):
+        plain = [t for t in tensors if not (one.matrix[t] and one.sizes[t] % (2 * replicas(job)) == 0)]
+        for tensor in tensors:
+            if tensor not in plain:
+                yield from _in_two_hops(job, one.sizes[tensor], node)
+    if plain:
+        yield Step("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), "dp" + within(job, size))
+
+
+def _in_two_hops(job: Job, elements: int, node: int) -> Iterator[Step]:
+    """4-bit numbers and their scales within the node, then what is left of them between nodes."""
+    yield Step("traffic", (job.training.gradient_bytes + HALF) * elements)
+    for left, over in ((elements, within(job, node)), (elements / node, f"-across-{node}")):
+        yield Step("all_to_all", HALF * left, "dp" + over)
+        yield Step("all_to_all", SCALE * left / BLOCK, "dp" + over)
+        yield Step("traffic", (HALF + HALF / node) * left)

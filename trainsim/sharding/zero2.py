@@ -1,0 +1,82 @@
+"""
+ZeRO-2: gradients are shared too, so they are reduced after every microbatch, bucket by bucket as they are ready.
+
+DeepSpeed all-reduces whole buckets and each rank copies its part out of them. Without overlap the backward waits for
+each; with it a second bucket fills while one is on its way, and a third waits. The updated parameters are gathered in
+one piece at the end of the step. Source: deepspeedai/DeepSpeed 0.19, deepspeed/runtime/zero/stage_1_and_2.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainsim.job import Job
+from trainsim.program.instructions import Hold
+from trainsim.sharding import Bucket, Exchange, Parts, Strategy, bucket_size, replicas, strategies
+from trainsim.sharding.flights import Beside, Flight, Moment, Step, in_issue_order, in_turn, roles
+from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
+from trainsim.sharding.zero1 import PARAMETER_BYTES
+
+
+def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+    """Reductions beside every backward, a gather per step."""
+    size, one = replicas(job), whole(job)
+    bucket = bucket_size(job, 0, 0, True) or float(sum(one.sizes))
+    back = Beside(
+        in_issue_order(_reductions(job, one, bucket), "B"),
+        tuple(gradient_marks(job, one, min(bucket, sum(one.sizes)) * (1 + job.sharding.overlap))),
+    )
+    plan = {role: back if role.work == "B" else Beside() for role in roles()}
+    if not job.sharding.overlap:
+        plan = {role: in_turn(beside) for role, beside in plan.items()}
+    nbytes = float(PARAMETER_BYTES[job.training.precision] * sum(one.sizes))
+    return Exchange(
+        reductions=((),),
+        gathers=((Bucket("all_gather", nbytes, one.last),),),
+        shard=size,
+        gradients_shard=size,
+        beside=plan,
+    )
+
+
+def _reductions(job: Job, one: Whole, bucket: float) -> Iterator[Flight]:
+    """Each bucket may leave when the one before it has arrived, and the backward waits until it may."""
+    found = list(ipg_buckets(one, bucket))
+    for k, (tensors, full) in enumerate(found):
+        nbytes = float(job.training.gradient_bytes * one.elements(tensors))
+        following = found[k + 1][1] if k + 1 < len(found) else one.last
+        yield Flight(
+            f"reduce {k}",
+            (Step(job.framework.zero1_operation, nbytes),),
+            issued=Moment(full, after=True),
+            needed=Moment(following, after=True),
+            takes=(Hold("buffers", nbytes),),
+            gives=(Hold("buffers", -nbytes),),
+        )
+
+
+def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[Moment, Hold | Step]]:
+    """What a backward does with gradients: a part's are there until they are copied into a bucket; *buffered* elements
+    of buckets are held from its start to its end."""
+    per_element = job.training.gradient_bytes
+    yield Moment(0), Hold("buffers", per_element * buffered)
+    for part in range(one.last + 1):
+        nbytes = float(per_element * one.of_part(part))
+        if nbytes:
+            yield Moment(part), Hold("gradients", nbytes)
+            yield Moment(part, after=True), Step("traffic", 2 * nbytes)
+            yield Moment(part, after=True), Hold("gradients", -nbytes)
+    yield Moment(one.last, after=True), Hold("buffers", -per_element * buffered)
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """DeepSpeed's pipeline engine takes ZeRO stages 0 and 1 only."""
+    if job.parallel.pp > 1:
+        yield (
+            "strategy",
+            f"{job.sharding.strategy} shares gradients, which a pipeline accumulates on each stage: DeepSpeed refuses "
+            f"it with pp={job.parallel.pp}; zero1, or fsdp as PyTorch does it, would work, or pp=1",
+        )
+
+
+strategies.register("zero2")(Strategy(plan=zero2, uses=frozenset({"reduce_bucket"}), refuses=refuses, every_pass=True))

@@ -1,0 +1,179 @@
+"""
+ZeRO-3: parameters are shared as well, gathered module by module ahead of their use and given back after it.
+
+What is gathered together, when, and what stays is DeepSpeed's coordinator's doing (``coordinator.py``). Gradients fill
+one buffer and are reduce-scattered whenever it is full, after every microbatch. Small parameters are never given back;
+they are gathered one by one after the update. Source: deepspeedai/DeepSpeed 0.19,
+deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from trainsim.job import Job
+from trainsim.program.instructions import Hold
+from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
+from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
+from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, roles
+from trainsim.sharding.quantized import exchanged, gathered
+from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
+from trainsim.sharding.zero1 import PARAMETER_BYTES
+from trainsim.sharding.zero2 import gradient_marks, refuses
+
+OPTIONS = ("prefetch_bucket", "max_live_parameters", "reuse_distance", "persistence_threshold")
+
+
+def zero3(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+    """Parameters, gradients and optimizer states shared by all replicas."""
+    return partitioned(job, replicas(job))
+
+
+def partitioned(job: Job, size: int) -> Exchange:
+    """The exchange of parameters that groups of *size* replicas share; beyond a group gradients are summed once."""
+    one = whole(job)
+    limits = limits_of(job)
+    found = coordinate(one.trace, one.sizes, limits=limits)
+    passes = _Passes(job, one, found, size)
+    plan = {role: passes.forward(role) if role.work == "F" else passes.backward(role) for role in roles()}
+    per_element = PARAMETER_BYTES[job.training.precision]
+    persistent = [p for p in one.sizes if p <= limits.persistence_threshold]
+    secondary = job.sharding.secondary_partition
+    return Exchange(
+        reductions=(tuple(_over_groups(job, one, size)),),
+        gathers=(tuple(Bucket("all_gather", float(per_element * p), one.last, within(job, size)) for p in persistent),),
+        shard=size,
+        weights_shard=size,
+        gradients_shard=size,
+        beside=plan,
+        extra={
+            "gathered": float(per_element * sum(persistent)),
+            "buffers": job.training.gradient_bytes * min(passes.bucket, float(sum(one.sizes))),
+            "weights": float(per_element * sum(one.sizes)) / secondary if secondary else 0.0,
+        },
+    )
+
+
+def limits_of(job: Job) -> Limits:
+    """The scenario's numbers, else DeepSpeed's defaults."""
+    sharding, usual = job.sharding, Limits()
+
+    def given(value: float | None, default: int) -> int:
+        return default if value is None else int(value)
+
+    return Limits(
+        prefetch_bucket=given(sharding.prefetch_bucket, usual.prefetch_bucket),
+        max_live=given(sharding.max_live_parameters, usual.max_live),
+        max_reuse_distance=given(sharding.reuse_distance, usual.max_reuse_distance),
+        persistence_threshold=given(sharding.persistence_threshold, usual.persistence_threshold),
+    )
+
+
+def _over_groups(job: Job, one: Whole, size: int) -> Iterator[Bucket]:
+    """Sums of the shards over groups, once per step, in the buckets of the reductions."""
+    if size == replicas(job):
+        return
+    for tensors, _ in ipg_buckets(one, reduce_bucket(job)):
+        nbytes = float(job.training.gradient_bytes * one.elements(tensors)) / size
+        yield Bucket("all_reduce", nbytes, one.last, across(job, size))
+
+
+def reduce_bucket(job: Job) -> float:
+    """Elements of the buffer that gradients are reduced from."""
+    return job.sharding.reduce_bucket or job.framework.bucket_parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Both passes of a model whose parameters *size* replicas share."""
+
+    job: Job
+    one: Whole
+    found: Coordination
+    size: int
+
+    @property
+    def bucket(self) -> float:
+        return reduce_bucket(self.job)
+
+    def forward(self, role: Role) -> Beside:
+        """Gathers ahead of the layers; some are for the backward already."""
+        gathers = self.found.forward_gathers
+        flights = in_issue_order(self._flights(gathers, role), "F")
+        return Beside(flights, tuple(self._released(range(self.found.backward))))
+
+    def backward(self, role: Role) -> Beside:
+        """Gathers, what the forward has gathered ahead, and reductions."""
+        gathers = self.found.backward_gathers
+        flights = in_issue_order((*self._flights(gathers, role), *self._reductions()), "B")
+        marks = (*gradient_marks(self.job, self.one, 0.0), *self._released(range(self.found.backward, 1 << 62)))
+        waits = tuple(
+            (self._when(needed), _name(issued, needed))
+            for (issued, needed), _ in self._together(self.found.forward_gathers)
+            if needed >= self.found.backward
+        )
+        return Beside(flights, marks, waits)
+
+    def _when(self, call: int) -> Moment:
+        return Moment(self.one.at[call])
+
+    def _together(self, gathers: Sequence[Gather]) -> Iterator[tuple[tuple[int, int], list[Gather]]]:
+        """Gathers that are issued at one part and needed at one part are one flight: ((issued, needed) calls, them)."""
+
+        def key(gather: Gather) -> tuple[bool, Moment, Moment]:
+            later = gather.issued < self.found.backward <= gather.needed
+            return later, self._when(gather.issued), self._when(gather.needed)
+
+        for _, some in groupby(gathers, key):
+            listed = list(some)
+            yield (listed[0].issued, listed[0].needed), listed
+
+    def _flights(self, gathers: Sequence[Gather], role: Role) -> Iterator[Flight]:
+        second = self.job.sharding.secondary_partition
+        again = second is not None and not (role.work == "F" and role.first)
+        for (issued, needed), some in self._together(gathers):
+            full = float(PARAMETER_BYTES[self.job.training.precision] * sum(g.elements for g in some))
+            later = issued < self.found.backward <= needed
+            over = within(self.job, second if again and second else self.size)
+            packed = full if any(len(g.parameters) > 1 for g in some) else 0.0
+            yield Flight(
+                _name(issued, needed),
+                tuple(step for g in some for step in gathered(self.job, g.elements, len(g.parameters), "dp" + over)),
+                issued=self._when(issued),
+                needed=None if later else self._when(needed),
+                takes=(Hold("gathered", full), Hold("buffers", packed)),
+                gives=(Hold("buffers", -packed),),
+                chain="gather" if again else "dp",
+            )
+
+    def _released(self, calls: range) -> Iterator[tuple[Moment, Hold]]:
+        per_element = PARAMETER_BYTES[self.job.training.precision]
+        for release in self.found.releases:
+            if release.after in calls:
+                at = self._when(release.after)._replace(after=True)
+                yield at, Hold("gathered", -float(per_element * release.elements))
+
+    def _reductions(self) -> Iterator[Flight]:
+        found = list(ipg_buckets(self.one, self.bucket))
+        for k, (tensors, full) in enumerate(found):
+            nbytes = float(self.job.training.gradient_bytes * self.one.elements(tensors))
+            yield Flight(
+                f"reduce {k}",
+                (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size)),
+                issued=Moment(full, after=True),
+                needed=Moment(full, after=True) if k == len(found) - 1 else None,
+                takes=(Hold("buffers", nbytes),),
+                gives=(Hold("buffers", -nbytes),),
+                chain="dp" if self.job.sharding.overlap else "",
+            )
+
+
+def _name(issued: int, needed: int) -> str:
+    return f"gather {issued}-{needed}"
+
+
+USES = frozenset({"reduce_bucket", *OPTIONS})
+QUANTIZED = frozenset({"quantized_weights", "quantized_gradients", "secondary_partition", "shard_size"})
+strategies.register("zero3")(Strategy(plan=zero3, uses=USES | QUANTIZED, refuses=refuses, every_pass=True))
