@@ -1,10 +1,10 @@
 """
 States that are not on the GPU: what is copied when, and what the host does with them, as DeepSpeed does it.
 
-The gradients of a rank's partition go to host memory as they are reduced. At the step the host scales them, runs Adam on
-fp32 states, makes parameters of the training precision and copies them back; nothing of that overlaps. From drives, states
-come and go sub-group by sub-group, which may overlap with the host's work (ZeRO-Infinity, arXiv 2104.07857). A delayed
-update runs under the passes of the next step (ZeRO-Offload, arXiv 2101.06840). Sources: deepspeedai/DeepSpeed
+The gradients of a rank's partition go to host memory as they are reduced. At the step the host scales them, runs Adam
+on fp32 states, makes parameters of the training precision and copies them back; nothing of that overlaps. From drives,
+states come and go sub-group by sub-group, which may overlap with the host's work (ZeRO-Infinity, arXiv 2104.07857). A
+delayed update runs under the passes of the next step (ZeRO-Offload, arXiv 2101.06840). Sources: deepspeedai/DeepSpeed
 runtime/zero (stage_1_and_2.py, stage3.py), runtime/swap_tensor, csrc/adam.
 """
 
@@ -42,9 +42,9 @@ def gradient_copies(
 ) -> Iterator[Meet]:
     """Copies of this rank's part of *bucket* that follow its reduction, in the same chain.
 
-    *first* and *last* say which of the step's reductions of these gradients it is. Sums of earlier microbatches come back
-    to the GPU, where adding is faster; only the last one leaves in fp32. Where parameters are sharded, the sum goes out
-    and back once more.
+    *first* and *last* say which of the step's reductions of these gradients it is. Sums of earlier microbatches come
+    back to the GPU, where adding is faster; only the last one leaves in fp32. Where parameters are sharded, the sum
+    goes out and back once more.
     """
     job = mine.parts.job
     if job.sharding.offload.optimizer == "none":
@@ -233,21 +233,17 @@ def step_seconds(mine: Rank) -> float:
     def seconds(operation: str, size: float) -> float:
         return network.crowded_seconds("offload", operation, size)
 
-    total = 0.0
+    total = beside = 0.0
     for i in optimizer_step(mine, 0):
         total += seconds(i.operation, i.nbytes) if isinstance(i, Meet) else getattr(i, "seconds", 0.0)
     moved, groups = partition(mine), len(sub_groups(mine)) or 1
-    if offload.optimizer == "nvme":  # what runs beside the host's work sticks out by one sub-group, or as the longest
-        beside = [
-            seconds(operation, moved * size)
-            for operation, size, piped in (
-                ("nvme_read", STATES + FP32, offload.pipeline_read),
-                ("nvme_write", STATES, offload.pipeline_write),
-            )
-            if piped
-        ]
-        total += sum(beside) / groups + max(0.0, *(one - total for one in beside), 0.0) * (1 - 1 / groups)
-    return total
+    if offload.optimizer == "nvme":
+        reads = seconds("nvme_read", moved * (STATES + FP32)) * offload.pipeline_read
+        beside = reads + seconds("nvme_write", moved * STATES) * offload.pipeline_write
+        host = [i for i in _on_host(mine, moved, "offload") if isinstance(i, Meet)]
+        hidden = min(beside, sum(seconds(i.operation, i.nbytes) for i in host))
+        beside -= hidden * (1 - 1 / groups)  # of one sub-group everything is in the open, and a drive is never two
+    return total + beside
 
 
 def copies_seconds(mine: Rank, bucket: Bucket) -> float:

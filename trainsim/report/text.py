@@ -151,13 +151,22 @@ def memories(result: Result) -> RenderableType:
         )  # fmt: skip
     full = use.fullest
     parts = ", ".join(f"{LETTERS[c]} {c} {size(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
-    state = "fits" if use.fits else "DOES NOT FIT"
+    state = "fits" if use.gpus_fit else "DOES NOT FIT"
+    beside = [
+        Prose(
+            f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} hold {size(store.peak_per_node)} of "
+            f"{size(store.capacity)} on the fullest node"
+        )
+        for store in (use.host, use.nvme)
+        if store.peak_per_node
+    ]
     lines = [
         Prose(
             f"{state}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank} (stage {full.stage}), "
             f"at {seconds(full.peak_at_s)}"
         ),
         Prose(parts, "dim"),
+        *beside,
         Prose(f"not counted: {'; '.join(use.not_counted)}", "dim"),
     ]
     return titled("Memory", Group(lines[0], grid, *lines[1:]))
