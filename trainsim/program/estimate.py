@@ -51,7 +51,7 @@ def estimate(parts: Parts) -> Estimate:
         "update": _update(parts, kinds, updates),
     }
     late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
-    out["update"] += max(0.0, late - out["steady"] - out["fill and drain"])
+    out["update"] += max(0.0, late - sum(out.values()))
     return Estimate(seconds=sum(out.values()), parts=out)
 
 
