@@ -221,6 +221,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
     ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
     >>> waits_for("control-next", 2, 3)
     'until stage 2 takes part in a blocking message'
+    >>> waits_for("offload-read", 3, 3)
+    'for the host and its drives (offload-read)'
     >>> waits_for("vocabulary", 3, 3)
     'for the logits of all stages'
     """
@@ -235,6 +237,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
         return "for the logits of all stages"
     if what in PARTS:
         return f"for overlapped {what}"
+    if what.startswith("offload"):
+        return f"for the host and its drives ({what})"
     return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"
 
 
