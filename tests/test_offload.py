@@ -17,12 +17,16 @@ from trainsim.hardware.storage_ways import OFFLOADS
 from trainsim.hardware.topology import parse_topology
 from trainsim.job import Job
 from trainsim.program import offload
+from trainsim.program.beside import cuts, tasks
 from trainsim.program.instructions import Meet
 from trainsim.program.lower import lower
+from trainsim.program.network import OFFLOAD
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 from trainsim.result import Result
 from trainsim.scenario.scenario import Scenario
+from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
+from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.simulate import simulate
 
 MODEL = {"family": "llama", "layers": 6, "hidden": 1024, "heads": 16, "ffn_hidden": 2816, "vocab": 32000}
@@ -396,21 +400,23 @@ def rank_of(job: Job, **exchange: Any) -> Rank:
 
 @pytest.mark.parametrize(
     ("sharded", "microbatches", "out", "back"),
-    [(1, 1, 4, 0), (1, 2, 2 + 4, 2), (1, 4, 3 * 2 + 4, 3 * 2), (4, 1, 2 + 4, 2), (4, 2, 2 + 2 + 4, 2 + 2)],
+    [
+        (False, 1, 4, 0),
+        (False, 2, 2 + 4, 2),
+        (False, 4, 3 * 2 + 4, 3 * 2),
+        (True, 1, 2 + 4, 2),
+        (True, 2, 2 + 2 + 4, 2 + 2),
+    ],
 )
-def test_gradients_travel_as_in_deepspeed(sharded: int, microbatches: int, out: int, back: int) -> None:
+@pytest.mark.parametrize("ratio", [1.0, 0.25])
+def test_gradients_travel_as_in_deepspeed(sharded: bool, microbatches: int, out: int, back: int, ratio: float) -> None:
     """Bytes per parameter of a step: one reduction per microbatch; ZeRO-3 sends sums out and back once more."""
-    mine = rank_of(scenario().resolve(), weights_shard=sharded)
+    job = scenario(sharding__offload__ratio=ratio).resolve()
     sums = {"host_out": 0.0, "host_in": 0.0}
     for k in range(microbatches):
-        for chunk in mine.exchange.reductions:
-            for bucket in chunk:
-                first, last = k == 0, k == microbatches - 1
-                for copy in offload.gradient_copies(mine, bucket, "offload-dp", first=first, last=last):
-                    sums[copy.operation] += copy.nbytes
-    parameters = mine.parameters / mine.exchange.shard
-    assert sums["host_out"] == pytest.approx(out * parameters)
-    assert sums["host_in"] == pytest.approx(back * parameters)
+        for step in gradient_steps(job, 1e6, sharded=sharded, first=k == 0, last=k == microbatches - 1):
+            sums[step.operation] += step.nbytes
+    assert sums == {"host_out": out * ratio * 1e6, "host_in": back * ratio * 1e6}
 
 
 @pytest.mark.parametrize(
@@ -419,9 +425,23 @@ def test_gradients_travel_as_in_deepspeed(sharded: int, microbatches: int, out: 
 def test_a_gather_begins_with_the_ranks_own_shard(device: str, operations: list[str]) -> None:
     job = scenario(sharding__offload__optimizer="none").resolve()
     job = replace(job, sharding=replace(job.sharding, offload=replace(job.sharding.offload, parameters=device)))
-    copies = list(offload.parameter_copies(rank_of(job, weights_shard=4), 1e6))
-    assert [c.operation for c in copies] == operations
-    assert all(c.nbytes == 1e6 / 4 * 2 and c.kind == "offload" for c in copies)
+    steps = parameter_steps(job, 1e6)
+    assert [s.operation for s in steps] == operations
+    assert all(s.nbytes == 2e6 for s in steps)
+
+
+@pytest.mark.parametrize("chain", ["dp", "gather", "replicas", ""])
+def test_copies_of_a_flight_go_by_the_chain_that_carries_them_out(chain: str) -> None:
+    """The strategies that exchange beside every pass put these steps into their flights."""
+    job = scenario().resolve()
+    steps = (Step("reduce_scatter", 8e6), *gradient_steps(job, 1e6, first=False))
+    flight = Flight("reduce", steps, Moment(1, after=True), chain=chain)
+    beside, role, blocks = Beside((flight,)), Role("B", True, True), work_out(job).blocks
+    inline = [p for cut in cuts(beside, role, blocks).values() for p in (*cut.before, *cut.after)]
+    pieces = [i for t in tasks(beside, role, blocks).values() for i in t.instructions] if chain else inline
+    copies = [p for p in pieces if isinstance(p, Meet) and p.kind == "offload"]
+    assert [c.operation for c in copies] == ["host_in", "host_out"]
+    assert {c.communicator for c in copies} == {f"offload-{chain}" if chain else "offload"} <= set(OFFLOAD)
 
 
 def test_new_parameters_go_to_where_parameters_lie() -> None:
@@ -482,6 +502,7 @@ def test_a_host_or_a_drive_that_is_too_small_is_an_answer(store: str, changes: d
         ({"sharding__offload": {"ratio": 0.5}}, "no use with optimizer: none"),
         ({"sharding__offload__pipeline_read": True}, "no use with optimizer: cpu"),
         ({"sharding__offload__parameters": "cpu"}, "zero1 keeps parameters on every GPU"),
+        ({"sharding__strategy": "fsdp"}, "not simulated yet with fsdp"),
         ({"framework": "megatron-deepspeed-2022", "sharding__offload__delayed_update": True}, "2101.06840"),
         ({"sharding__offload": {"optimizer": "nvme", "delayed_update": True}}, "with cpu it is"),
         ({"cluster": {"topology": "jean_zay_v100", "nodes": 1}, "training__precision": "fp16",

@@ -34,9 +34,17 @@ AXES: dict[str, tuple[str, ...]] = {
     "vocabulary-tp": ("tp",),
 }
 """Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
-OFFLOAD = ("offload", "offload-dp", "offload-step", "offload-read", "offload-write", "offload-gather")
-"""Copies and host work of single ranks, by the chain that posts them: compute, reductions, a delayed step, reads and
-writes of drives that run ahead and behind, gathers of parameters."""
+OFFLOAD = (
+    "offload",
+    "offload-dp",
+    "offload-gather",
+    "offload-replicas",
+    "offload-step",
+    "offload-read",
+    "offload-write",
+)
+"""Copies and host work of single ranks, by the chain that posts them: compute, those beside the passes, a delayed step,
+reads and writes of drives that run ahead and behind."""
 AXES.update(dict.fromkeys(OFFLOAD, ()))
 REPLICATED = ("dp", "dp-update", "dp-replicas", "dp-gather")
 """Collectives over all that hold the same parameters."""

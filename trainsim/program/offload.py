@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainsim.program.blocks import element_bytes
 from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
 from trainsim.program.rank import Rank
 from trainsim.sharding import Bucket
+from trainsim.sharding.offload import FP32, gradient_steps, small_bytes
 
 # Bytes per parameter, counted from the code. Of host memory:
 ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
 SCALING = 8.0  # multiplies the gradient in place: unscaling and clipping, a pass of its own
-FP32 = 4.0
 # Kept off the GPU:
 STATES = 12.0  # master, momentum, variance
 SUB_GROUP = 1e9  # parameters that are updated together (sub_group_size)
@@ -37,42 +36,12 @@ def partition(mine: Rank) -> float:
     return offload.ratio * mine.parameters / mine.exchange.shard if offload.optimizer != "none" else 0.0
 
 
-def gradient_copies(
-    mine: Rank, bucket: Bucket, communicator: str, *, first: bool = True, last: bool = True
-) -> Iterator[Meet]:
-    """Copies of this rank's part of *bucket* that follow its reduction, in the same chain.
-
-    *first* and *last* say which of the step's reductions of these gradients it is. Sums of earlier microbatches come
-    back to the GPU, where adding is faster; only the last one leaves in fp32. Where parameters are sharded, the sum
-    goes out and back once more.
-    """
-    job = mine.parts.job
-    if job.sharding.offload.optimizer == "none":
-        return
+def gradient_copies(mine: Rank, bucket: Bucket, communicator: str) -> Iterator[Meet]:
+    """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
     reduced = sum(b.nbytes for chunk in mine.exchange.reductions for b in chunk)
-    elements, small = partition(mine) * bucket.nbytes / reduced, element_bytes(job.training.precision)
-    for operation, size in _journeys(mine.exchange.weights_shard > 1, first, last, small):
-        yield _copy("gradients", communicator, operation, elements * size)
-    if last and job.sharding.offload.optimizer == "nvme":
-        yield _copy("gradients", communicator, "nvme_write", elements * FP32)
-
-
-def _journeys(sharded: bool, first: bool, last: bool, small: float) -> list[tuple[str, float]]:
-    """(Operation, bytes per parameter) of the gradients of one microbatch."""
-    if sharded:
-        turns = [("host_out", small), ("host_in", small)] if first else [("host_in", small), ("host_out", small)]
-        return [*turns, ("host_out", FP32)] if last else turns
-    return [("host_in", small)] * (not first) + [("host_out", FP32 if last else small)]
-
-
-def parameter_copies(mine: Rank, parameters: float, communicator: str = "offload-gather") -> Iterator[Meet]:
-    """What precedes a gather of *parameters* (of this rank's part of the model): its shard comes to the GPU."""
-    job = mine.parts.job
-    nbytes = parameters / mine.exchange.weights_shard * element_bytes(job.training.precision)
-    if job.sharding.offload.parameters == "nvme":
-        yield _copy("parameters", communicator, "nvme_read", nbytes)
-    if job.sharding.offload.parameters != "none":
-        yield _copy("parameters", communicator, "host_in", nbytes)
+    owned = mine.parameters / mine.exchange.shard * bucket.nbytes / reduced
+    for step in gradient_steps(mine.parts.job, owned):
+        yield _copy("gradients", communicator, step.operation, step.nbytes)
 
 
 def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
@@ -120,7 +89,7 @@ def _on_gpu(mine: Rank) -> Iterator[Instruction]:
 
 def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
     """The host's step over some parameters, and the way of the new ones to where they are used next."""
-    small = element_bytes(mine.parts.job.training.precision)
+    small = small_bytes(mine.parts.job)
     yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
     yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
     if small < FP32:
@@ -133,7 +102,7 @@ def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instr
 
 def _stored(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
     """New parameters that the GPU made go to where offloaded parameters lie."""
-    where, small = mine.parts.job.sharding.offload.parameters, element_bytes(mine.parts.job.training.precision)
+    where, small = mine.parts.job.sharding.offload.parameters, small_bytes(mine.parts.job)
     if where != "none":
         yield _copy("parameters", communicator, "host_out", parameters * small)
     if where == "nvme":
@@ -188,15 +157,16 @@ def _copy(name: str, communicator: str, operation: str, nbytes: float) -> Meet:
 def with_offload(mine: Rank, memory: Memory) -> Memory:
     """*memory* of a rank of which some states are not on the GPU: with what it keeps on the host and on drives."""
     job = mine.parts.job
-    offload, small, moved = job.sharding.offload, element_bytes(job.training.precision), partition(mine)
+    offload, small, moved = job.sharding.offload, small_bytes(job), partition(mine)
     if not offload.any:
         return memory
     host = nvme = 0.0
     if moved:
-        stays = 1 - offload.ratio
+        stays, extra = 1 - offload.ratio, mine.exchange.extra
         memory = replace(memory, optimizer=memory.optimizer * stays, buffers=memory.buffers + _largest(mine) * small)
         if job.sharding.strategy not in GRADIENTS_STAY:
-            memory = replace(memory, gradients=memory.gradients * stays)
+            held = memory.gradients - extra.get("gradients", 0.0)
+            memory = replace(memory, gradients=memory.gradients - offload.ratio * held)
         if offload.optimizer == "cpu":
             host += moved * (STATES + FP32 * (2 if offload.delayed_update else 1))
         else:
@@ -204,7 +174,7 @@ def with_offload(mine: Rank, memory: Memory) -> Memory:
             nvme += moved * (STATES + FP32)
         host += moved * small * _small_copies(mine)
     if offload.parameters != "none":
-        memory = replace(memory, weights=0.0)
+        memory = replace(memory, weights=mine.exchange.extra.get("weights", 0.0))
         shard = mine.parameters / mine.exchange.weights_shard * small
         host += min(shard, PARAMETER_BUFFER * small) if offload.parameters == "nvme" else shard
         nvme += shard if offload.parameters == "nvme" else 0.0

@@ -13,8 +13,10 @@ from trainsim.scenario.context import Context
 from trainsim.scenario.schema import OffloadSpec, ScenarioSpec
 from trainsim.schedules.lookup import facts
 
-SHARDED = ("zero3", "zeropp", "fsdp")
+SHARDED = ("zero3", "zeropp")
 """Strategies whose parameters are shared out between passes: those can lie elsewhere."""
+LATER = ("fsdp", "hsdp", "mics")
+"""Strategies whose offload nobody simulates (MiCS has none)."""
 KEY = "sharding.offload"
 
 
@@ -22,9 +24,13 @@ def offload_faults(spec: ScenarioSpec) -> Iterator[Fault]:
     """Words about offload that contradict each other, or that nobody simulates."""
     offload, strategy = spec.sharding.offload, spec.sharding.strategy
     yield from _without_use(offload)
+    if strategy in LATER:
+        for key in ("optimizer", "parameters"):
+            if getattr(offload, key) != "none":
+                yield Fault(f"{KEY}.{key}", f"not simulated yet with {strategy}; none is")
     if offload.parameters != "none" and strategy not in SHARDED:
         where = f"{strategy} keeps" if strategy else "the strategy that follows from dp keeps"
-        yield Fault(f"{KEY}.parameters", f"{where} parameters on every GPU; {', '.join(SHARDED)} share them out")
+        yield Fault(f"{KEY}.parameters", f"{where} parameters on every GPU; {' and '.join(SHARDED)} share them out")
     if offload.delayed_update and "deepspeed" in spec.framework:
         yield Fault(
             f"{KEY}.delayed_update",
