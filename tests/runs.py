@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.traces import Shape, pipeline
+from trainsim.hardware.node import Node
 from trainsim.program.estimate import Estimate
 from trainsim.result import Result
 
@@ -32,7 +33,9 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     kernels = SimpleNamespace(attention=SimpleNamespace(curves={"flash2": {}}, fallback="flash2"))
     cluster = SimpleNamespace(
         ranks=len(program_of),
+        node=Node(devices=(("gpu", 8),), cables=()),
         gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True, kernels=kernels),
+        node_of=lambda rank: np.asarray(rank) // 8,
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )
     from trainsim.model.transformer import load_model

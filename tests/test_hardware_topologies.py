@@ -142,7 +142,8 @@ def test_links_carry_what_the_cables_carry(name: str) -> None:
     cluster = cluster_of(name)
     cables = sum(c.bandwidth for c in cluster.node.cables) + cluster.nics_per_node * cluster.fabric.nic_bandwidth
     local = cluster.line_rate[: cluster.nodes * cluster.links_per_node]
-    assert local.sum() == pytest.approx(2 * cables * cluster.nodes)
+    stored = sum(store.line_rate for store in cluster.node.stores)
+    assert local.sum() == pytest.approx((2 * cables + stored) * cluster.nodes)
     assert (cluster.bandwidth <= cluster.line_rate).all()
     assert (cluster.bandwidth > 0).all()
     for column in (cluster.bandwidth, cluster.line_rate, cluster.is_network, cluster.gpu_of):

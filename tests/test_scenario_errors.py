@@ -165,7 +165,7 @@ LATER = [
     "parallel: {etp: 4}",
     "sharding: {strategy: zero3}",
     "sharding: {quantized_weights: true}",
-    "sharding: {offload: {optimizer: cpu}}",
+    "sharding: {offload: {optimizer: nvme, delayed_update: true}}",
     "training: {optimizer: adafactor}",
     "training: {attention: xformers}",
     "simulation: {steps: 300}",

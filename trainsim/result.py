@@ -19,6 +19,7 @@ from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import MemoryUse, memory
 from trainsim.analysis.period import period, step_ends
 from trainsim.analysis.reasons import Facts, slow_things
+from trainsim.analysis.storage import stores
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
 from trainsim.errors import InvalidPlan
@@ -150,7 +151,8 @@ class Result:
 
     @cached_property
     def memory(self) -> MemoryUse:
-        return memory(self.lanes, self.job.cluster.gpu.memory)
+        cluster = self.job.cluster
+        return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster))
 
     @cached_property
     def communication(self) -> dict[str, Traffic]:
@@ -211,13 +213,7 @@ class Result:
                 f"Memory is {self.memory.fullest.peak / self.memory.capacity:.0%} full before the allocator's "
                 "fragmentation, for which 5 to 20 % more has been seen: it may not fit."
             )
-        if not self.memory.fits:
-            full, giga = self.memory.fullest, 2.0**30
-            out.append(
-                f"Does not fit: rank {full.rank} of stage {full.stage} needs {full.peak / giga:.1f} GiB of "
-                f"{self.memory.capacity / giga:.1f} GiB; the largest part is {full.largest} "
-                f"({full.part(full.largest) / giga:.1f} GiB)."
-            )
+        out += self.memory.complaints
         if abs(self.estimate.difference) > UNEXPLAINED:
             out.append(
                 f"The simulation differs from the closed form by {self.estimate.difference:+.1%}: "

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trainsim.analysis.memory import CATEGORIES
+from trainsim.analysis.storage import Store
 
 if TYPE_CHECKING:
     from trainsim.result import Result
@@ -62,6 +63,8 @@ def _memory(result: Result) -> dict[str, Any]:
         "capacity_bytes": use.capacity,
         "fits": use.fits,
         "peak_rank": use.peak_rank,
+        "host": _store(use.host),
+        "nvme": _store(use.nvme),
         "not_counted": list(use.not_counted),
         "per_stage": [
             {
@@ -75,6 +78,10 @@ def _memory(result: Result) -> dict[str, Any]:
             for stage in use.per_stage
         ],
     }
+
+
+def _store(store: Store) -> dict[str, Any]:
+    return {"peak_bytes_per_node": store.peak_per_node, "capacity_bytes": store.capacity, "fits": store.fits}
 
 
 def _estimate(result: Result) -> dict[str, Any]:

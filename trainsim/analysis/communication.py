@@ -16,6 +16,8 @@ from trainsim.program.instructions import Meet, Program, Send
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
 """Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests,
 PERFORMANCE.md)."""
+COPIES = ("host_out", "host_in", "nvme_read", "nvme_write")
+"""Offloads that move bytes, of one rank each; the host's own work moves none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,8 @@ def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, f
         for i in templates[key].instructions:
             if isinstance(i, Meet):
                 size, crossing = groups(i.communicator)
-                out[i.kind, i.nbytes * WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1), crossing] += count
+                sent = WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1)
+                out[i.kind, i.nbytes * (1.0 if i.operation in COPIES else sent), crossing] += count
             elif isinstance(i, Send) and i.nbytes > 0:  # the others carry no data: they only keep an order
                 out[i.kind, i.nbytes, groups(i.communicator)[1]] += count
     return out

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.storage import GIGA, NO_DRIVES, NO_HOST, Store
 from trainsim.program.instructions import Kernel, Meet, Template
 from trainsim.trace import Trace
 
@@ -68,17 +69,34 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryUse:
-    """Memory of the whole job: the fullest rank is what must fit. Bytes."""
+    """Memory of the whole job: the fullest rank must fit, and on the fullest node what is not on GPUs. Bytes."""
 
     peak: float
     capacity: float
     peak_rank: int
     per_stage: tuple[StageMemory, ...]
+    host: Store = NO_HOST
+    nvme: Store = NO_DRIVES
     not_counted: tuple[str, ...] = NOT_COUNTED
 
     @property
     def fits(self) -> bool:
+        return self.gpus_fit and self.host.fits and self.nvme.fits
+
+    @property
+    def gpus_fit(self) -> bool:
         return self.peak <= self.capacity
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """In words what does not fit."""
+        full = self.fullest
+        gpu = (
+            f"Does not fit: rank {full.rank} of stage {full.stage} needs {full.peak / GIGA:.1f} GiB of "
+            f"{self.capacity / GIGA:.1f} GiB; the largest part is {full.largest} "
+            f"({full.part(full.largest) / GIGA:.1f} GiB)."
+        )
+        return tuple(filter(None, ("" if self.gpus_fit else gpu, self.host.complaint, self.nvme.complaint)))
 
     @property
     def fullest(self) -> StageMemory:
@@ -86,8 +104,9 @@ class MemoryUse:
         return max(self.per_stage, key=lambda stage: stage.peak)
 
 
-def memory(lanes: Lanes, capacity: float) -> MemoryUse:
-    """The level of every class over the step; of each stage the fullest class is kept."""
+def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = None) -> MemoryUse:
+    """The level of every class over the step; of each stage the fullest class is kept. *beside* are memory of hosts and
+    drives."""
     fullest: dict[int, tuple[float, int, _Changes]] = {}
     for c, program in enumerate(lanes.program):
         changes = _changes(lanes, c)
@@ -96,7 +115,8 @@ def memory(lanes: Lanes, capacity: float) -> MemoryUse:
             fullest[program.stage] = peak, c, changes
     per_stage = tuple(_stage(lanes, c, changes) for _, (_, c, changes) in sorted(fullest.items()))
     top = max(per_stage, key=lambda stage: stage.peak)
-    return MemoryUse(peak=top.peak, capacity=capacity, peak_rank=top.rank, per_stage=per_stage)
+    use = MemoryUse(peak=top.peak, capacity=capacity, peak_rank=top.rank, per_stage=per_stage)
+    return replace(use, host=beside[0], nvme=beside[1]) if beside else use
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,7 +20,8 @@ BETWEEN_NODES = ("network", "latency")
 
 def resources(job: Job) -> tuple[str, ...]:
     """Names in RESOURCES that *job* has."""
-    return tuple(name for name in RESOURCES if name not in BETWEEN_NODES or job.cluster.nodes > 1)
+    missing = {*(BETWEEN_NODES if job.cluster.nodes == 1 else ()), *(() if job.sharding.offload.any else ("storage",))}
+    return tuple(name for name in RESOURCES if name not in missing)
 
 
 class Resource(NamedTuple):
@@ -52,6 +53,14 @@ def _local(job: Job) -> Job:
     return replace(job, cluster=replace(job.cluster, node=replace(node, cables=cables)))
 
 
+def _storage(job: Job) -> Job:
+    """Memory of the hosts, and drives."""
+    node = job.cluster.node
+    host = node.host and replace(node.host, bandwidth=2 * node.host.bandwidth)
+    drive = node.drive and replace(node.drive, read=2 * node.drive.read, write=2 * node.drive.write)
+    return replace(job, cluster=replace(job.cluster, node=replace(node, host=host, drive=drive)))
+
+
 def _network(job: Job) -> Job:
     """NICs, and with them all tiers above."""
     fabric = job.cluster.fabric
@@ -74,6 +83,7 @@ RESOURCES: Mapping[str, Resource] = {
     "arithmetic": Resource("GPU arithmetic", _arithmetic, KERNELS),
     "memory": Resource("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
     "local": Resource("links inside nodes", _local, ("tp",)),
+    "storage": Resource("memory of hosts, drives", _storage, ("offload",)),
     "network": Resource("network bandwidth", _network, ("pp", "dp")),
     "latency": Resource("network latency", _latency, ("pp", "dp", "other")),
     "host": Resource("host", _host, ("host",)),

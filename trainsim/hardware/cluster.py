@@ -26,6 +26,7 @@ from trainsim.hardware.node import Link, Node
 from trainsim.hardware.ragged import expand_rows
 from trainsim.hardware.rings import rings
 from trainsim.hardware.routing import NodeRoutes, node_routes
+from trainsim.hardware.storage_ways import storage_ways
 from trainsim.hardware.topology import find_topology, read_topology, topology_names
 
 if TYPE_CHECKING:
@@ -196,6 +197,17 @@ class Cluster:
             routed.link,
             [(first, a_node * self.links_per_node), above, (last, b_node * self.links_per_node)],
         )
+
+    def storage(self, operation: str, ranks: Ints) -> tuple[Ints, Ints, Floats, Ints]:
+        """(Index of the rank, link, bytes on it per byte, parts of it of which one rank reaches one) of an offload.
+
+        *operation* is one of ``storage_ways.OFFLOADS``. Raises InvalidTopology if the machine has no such storage.
+        """
+        ways = storage_ways(self.node, operation)
+        node, gpu = np.divmod(np.asarray(ranks, np.int64), self.gpus_per_node)
+        begin = np.searchsorted(ways.gpu, np.arange(self.gpus_per_node + 1))
+        index, use = expand_rows(begin, np.arange(len(ways.gpu)), [(gpu, np.zeros_like(gpu))])
+        return index, ways.link[use] + node[index] * self.links_per_node, ways.share[use], ways.parts[use]
 
     def rings(self, members: Ints) -> tuple[tuple[Ints, float], ...]:
         """Orders of a group inside one domain in which neighbours are linked directly, and the part of a ring

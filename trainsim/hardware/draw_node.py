@@ -48,8 +48,15 @@ class Places:
         self._gpus()
         self.width = max(x for x, _ in (*self.at.values(), *self.given.values())) + 1.0
         self._switches()
-        self._beneath("pcie", 1.0)
-        self._beneath("host", 0.0 if node.count("pcie") else 1.0)
+        switches = [f"pcie{i}" for i in range(node.count("pcie"))]
+        deeper = [name for name in switches if {"pcie"} <= self._kinds(name) and "gpu" not in self._kinds(name)]
+        rows = [
+            [name for name in switches if name not in deeper],
+            deeper,
+            [f"host{i}" for i in range(node.count("host"))],
+        ]
+        for depth, names in enumerate(filter(None, rows)):
+            self._beneath(names, 1.0 - depth)
 
     @property
     def top(self) -> float:
@@ -80,11 +87,13 @@ class Places:
             left, right = self.at[f"nvswitch{shown[5]}"][0], self.at[f"nvswitch{shown[6]}"][0]
             self.at["..."] = ((left + right) / 2, GPU_ROW + 1.7)
 
-    def _beneath(self, kind: str, y: float) -> None:
+    def _kinds(self, name: str) -> set[str]:
+        return {kind_of(other) for other in self.neighbours[name]}
+
+    def _beneath(self, names: list[str], y: float) -> None:
         """Place devices under the middle of what hangs above them, each with its NICs and disks beside it."""
-        n = self.node.count(kind)
-        for i in range(n):
-            name = f"{kind}{i}"
+        n = len(names)
+        for i, name in enumerate(names):
             above = [self.at[x][0] for x in self.neighbours[name] if x in self.at and self.at[x][1] > y + 0.1]
             if not above and self.gap is not None:
                 continue
@@ -163,7 +172,7 @@ def _frame(axes: Axes, places: Places) -> tuple[float, float]:
     right = max(at[0] for at in places.at.values()) + 0.6
     spare = max(0.0, LEAST_WIDTH - (right - left)) / 2
     axes.set_xlim(left - spare, right + spare)
-    axes.set_ylim(places.bottom - (1.0 if places.bottom == 0.0 else 0.4), places.top + 1.0)
+    axes.set_ylim(places.bottom - (1.0 if places.bottom <= 0.0 else 0.4), places.top + 1.0)
     axes.axis("off")
     return left - spare, right + spare
 

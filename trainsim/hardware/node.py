@@ -7,9 +7,12 @@ a baseboard) are drawn one by one and act as one *complex*: a GPU's ports into i
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from trainsim.hardware.storage import Drive, Host
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,7 +39,10 @@ class Cable:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction between two devices or complexes: a resource that transfers share."""
+    """One direction between two devices or complexes: a resource that transfers share.
+
+    The memory of a host and the cells of a drive are one each, whatever goes in or out; their latency is 0.
+    """
 
     src: str
     dst: str
@@ -52,7 +58,8 @@ class Node:
 
     ``devices`` maps each kind to its number, ``complexes`` a name to the devices that act as one. NICs are devices too;
     ``nic_bandwidth`` is the line rate of one, per direction, towards the network. ``layout`` places devices
-    (name, x, y) in pictures; the others find their own.
+    (name, x, y) in pictures; the others find their own. ``host`` is the memory of each host, ``drive`` each NVMe drive;
+    None: nothing is known of them.
     """
 
     devices: tuple[tuple[str, int], ...]
@@ -60,6 +67,8 @@ class Node:
     complexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     nic_bandwidth: float = 0.0
     layout: tuple[tuple[str, float, float], ...] = ()
+    host: Host | None = None
+    drive: Drive | None = None
 
     def count(self, kind: str) -> int:
         """How many devices of *kind* there are."""
@@ -72,8 +81,17 @@ class Node:
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
+        """Every direction of every cable, then what hosts and drives store."""
+        return self.cabled + self.stores
+
+    @cached_property
+    def _stands_for(self) -> dict[str, str]:
+        return {device: name for name, members in self.complexes for device in members}
+
+    @cached_property
+    def cabled(self) -> tuple[Link, ...]:
         """Every direction of every cable, cables into a complex joined; a cable's two directions are neighbours."""
-        stands_for = {device: name for name, members in self.complexes for device in members}
+        stands_for = self._stands_for
         joined: dict[tuple[str, str], list[Cable]] = {}
         for cable in self.cables:
             a, b = stands_for.get(cable.a, cable.a), stands_for.get(cable.b, cable.b)
@@ -92,15 +110,32 @@ class Node:
         )
 
     @cached_property
+    def stores(self) -> tuple[Link, ...]:
+        """Memory of hosts (``host0>memory``) and cells of drives (``nvme0>flash``, at the rate of reading)."""
+        out = []
+        if self.host is not None:
+            out += self._stores("host", "memory", self.host.bandwidth, self.host.reached)
+        if self.drive is not None:
+            out += self._stores("nvme", "flash", self.drive.read, self.drive.read)
+        return tuple(out)
+
+    def _stores(self, kind: str, family: str, line_rate: float, bandwidth: float) -> list[Link]:
+        number = Counter(self._stands_for.get(f"{kind}{i}", f"{kind}{i}") for i in range(self.count(kind)))
+        return [
+            Link(src=src, dst=family, family=family, line_rate=n * line_rate, bandwidth=n * bandwidth, latency=0.0)
+            for src, n in number.items()
+        ]
+
+    @cached_property
     def link_graph(self) -> nx.DiGraph[str]:
-        """Devices and complexes joined by `links`: what routing sees; edges have ``index`` and ``latency``."""
+        """Devices and complexes joined by `cabled`: what routing sees; edges have ``index`` and ``latency``."""
         import networkx as nx
 
         graph: nx.DiGraph[str] = nx.DiGraph()
         inside = {device for _, members in self.complexes for device in members}
         graph.add_nodes_from((n, {"kind": kind_of(n)}) for n in self.names if n not in inside)
         graph.add_nodes_from((name, {"kind": kind_of(members[0])}) for name, members in self.complexes)
-        for i, link in enumerate(self.links):
+        for i, link in enumerate(self.cabled):
             graph.add_edge(link.src, link.dst, index=i, latency=link.latency, family=link.family)
         return graph
 

@@ -53,29 +53,29 @@ def node_routes(node: Node, has_network: bool) -> NodeRoutes:
     """Route *node*: ways of least latency on which no GPU forwards; InvalidTopology names who cannot be reached."""
     graph, gpus = node.link_graph, node.count("gpu")
     names = [f"gpu{i}" for i in range(gpus)]
-    ways = [_ways(graph, name) for name in names]
+    ways = [least_ways(graph, name) for name in names]
     rows: list[list[int]] = [[] for _ in range(gpus * gpus)]
     for a in range(gpus):
         for b in range(a + 1, gpus):
             if names[b] not in ways[a][1]:
                 raise InvalidTopology(f"{names[b]} has no path to {names[a]}: link both to a common switch or host")
             there = ways[a][1][names[b]]
-            rows[a * gpus + b] = _indices(graph, there)
-            rows[b * gpus + a] = _indices(graph, there[::-1])
+            rows[a * gpus + b] = link_indices(graph, there)
+            rows[b * gpus + a] = link_indices(graph, there[::-1])
     nic = np.full(gpus, -1, np.int64)
     if has_network:
         nic = _nearest_nics(node, ways)
         cable = len(node.links)
         out = [ways[a][1][f"nic{nic[a]}"] for a in range(gpus)]
-        rows += [[*_indices(graph, way), cable + 2 * int(nic[a])] for a, way in enumerate(out)]
-        rows += [[cable + 2 * int(nic[a]) + 1, *_indices(graph, way[::-1])] for a, way in enumerate(out)]
+        rows += [[*link_indices(graph, way), cable + 2 * int(nic[a])] for a, way in enumerate(out)]
+        rows += [[cable + 2 * int(nic[a]) + 1, *link_indices(graph, way[::-1])] for a, way in enumerate(out)]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     link = np.array([i for row in rows for i in row], np.int64)
     links = len(node.links) + 2 * node.count("nic") * has_network
     return NodeRoutes(gpus=gpus, start=start, link=link, nic=nic, owner=_owners(rows, gpus, links))
 
 
-def _ways(graph: nx.DiGraph[str], source: str) -> tuple[dict[str, float], Paths]:
+def least_ways(graph: nx.DiGraph[str], source: str) -> tuple[dict[str, float], Paths]:
     """Distances and paths from *source* to every device, of least latency, then fewest hops."""
     import networkx as nx
 
@@ -88,7 +88,8 @@ def _ways(graph: nx.DiGraph[str], source: str) -> tuple[dict[str, float], Paths]
     return cast("tuple[dict[str, float], Paths]", found)
 
 
-def _indices(graph: nx.DiGraph[str], way: list[str]) -> list[int]:
+def link_indices(graph: nx.DiGraph[str], way: list[str]) -> list[int]:
+    """The links along a way."""
     return [graph.edges[edge]["index"] for edge in pairwise(way)]
 
 

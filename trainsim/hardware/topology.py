@@ -24,9 +24,11 @@ from trainsim.hardware.fabric import FABRICS, Fabric, no_fabric
 from trainsim.hardware.node import Node
 from trainsim.hardware.node_reader import read_node
 from trainsim.hardware.routing import node_routes
+from trainsim.hardware.storage_reader import read_storage
 from trainsim.units import parse_time
 
-KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "node", "fabric", "collectives")
+KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "node", "hosts", "nvme",
+        "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
                "reachable", "latency")  # fmt: skip
 OVERRIDES: Mapping[str, Path] = {
@@ -43,7 +45,11 @@ OVERRIDES: Mapping[str, Path] = {
     "network_reachable": ("fabric", "reachable"),
     "nvls": ("nvls",),
     "collectives": ("collectives",),
+    "hosts": ("hosts",),
+    "nvme": ("nvme",),
 }
+MERGED = ("collectives", "hosts", "nvme")
+"""Overrides that change some keys of a mapping and leave the others."""
 MOST_NODES = 1 << 20
 
 
@@ -92,7 +98,7 @@ def parse_topology(
     top = Section.open(*_override(Document(file, lines), data, wanted), KEYS)
     node_count = top.integer("nodes", 1, high=MOST_NODES)
     written = data.get("gpus_per_node") if "gpus_per_node" in wanted else None
-    node = read_node(top, written=written)
+    node = read_storage(top, read_node(top, written=written))
     fabric = _fabric(top, node, node_count)
     try:
         node_routes(node, fabric.kind != "none")
@@ -127,7 +133,7 @@ def _override(
                 raise InvalidTopology(f"{document.where(path[:depth])}: expected a mapping (key: value)")
             spot[str(key)] = spot = dict(inner)
         last = str(path[-1])
-        merge = name == "collectives" and isinstance(value, Mapping) and isinstance(spot.get(last), Mapping)
+        merge = name in MERGED and isinstance(value, Mapping) and isinstance(spot.get(last), Mapping)
         spot[last] = {**spot[last], **value} if merge else value
         places[path] = name
     return Document(document.file, document.lines, places), (), data

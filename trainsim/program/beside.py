@@ -13,6 +13,7 @@ from trainsim.program.blocks import Blocks
 from trainsim.program.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
 from trainsim.program.templates import Cut
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
+from trainsim.sharding.offload import OVER
 
 CHAINS = {"dp": "dp", "replicas": "dp-replicas", "gather": "dp-gather"}
 """Chain -> communicator over all replicas that it posts to."""
@@ -74,6 +75,9 @@ def _steps(flight: Flight, role: Role, communicator: str, blocks: Blocks) -> Ite
     for step in flight.steps:
         if step.operation == "traffic":
             yield _traffic(flight.name, step, blocks, "dp")
+        elif step.over == OVER:  # of one rank: on a communicator of its own for each chain that posts it
+            name = "-".join(filter(None, (OVER, flight.chain)))
+            yield Meet(flight.name, "offload", name, step.operation, step.nbytes, stream="offload")
         else:
             name = communicator + step.over.removeprefix("dp")
             yield Meet(flight.name, "dp", name, step.operation, step.nbytes, stream="dp")

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainsim.model.operations import MemoryBound
+from trainsim.program import offload
 from trainsim.program.blocks import Block
 from trainsim.program.parts import Parts
+from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import Bucket, Exchange
@@ -49,6 +50,8 @@ def estimate(parts: Parts) -> Estimate:
         "dp": updates * max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
         "update": _update(parts, kinds, updates),
     }
+    late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
+    out["update"] += max(0.0, late - sum(out.values()))
     return Estimate(seconds=sum(out.values()), parts=out)
 
 
@@ -102,10 +105,13 @@ def _message_latency(parts: Parts, message: float) -> float:
 
 
 def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
-    """Reductions and gathers of a rank that no computation hides."""
-    if not parts.network.has("dp"):
+    """Reductions and gathers of a rank that no computation hides, with the copies that follow reductions."""
+    mine = Rank(parts=parts, rank=rank)
+    if not (parts.network.has("dp") or mine.offloads):
         return 0.0
-    reductions, gathers = (_bucket_seconds(parts, chunks) for chunks in (exchange.reductions, exchange.gathers))
+    reductions, gathers = (_bucket_seconds(mine, chunks) for chunks in (exchange.reductions, exchange.gathers))
+    copies = [[offload.copies_seconds(mine, b) for b in chunk] for chunk in exchange.reductions]
+    reductions = [[a + b for a, b in zip(*chunk, strict=True)] for chunk in zip(reductions, copies, strict=True)]
     reduce, gather = sum(map(sum, reductions)), sum(map(sum, gathers))
     if exchange.overlapped and reduce:
         reduce = _late(reductions, _windows(parts, rank, parts.layer.backward_seconds))
@@ -114,9 +120,9 @@ def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
     return reduce + gather
 
 
-def _bucket_seconds(parts: Parts, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
+def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
     """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
-    crowded = parts.network.crowded_seconds
+    crowded = mine.parts.network.crowded_seconds
     return [[crowded("dp", b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
@@ -148,10 +154,7 @@ def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, floa
 def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job, framework = parts.job, parts.job.framework
-    held = max(sum(parts.gradients(s).total for s in parts.of_rank(ranks[0])) for ranks in kinds)
-    shard = parts.exchange(0).shard
-    nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
-    kernel = parts.blocks.kernel(MemoryBound("optimizer", "elementwise", nbytes), "optimizer")
+    optimizer = max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
     fixed = 0.0 if framework.cuda_graph else framework.step_seconds
     flushed = not facts(job.pipeline.schedule).asynchronous
     norm = parts.network.seconds("world", "all_reduce", 4.0) if flushed else 0.0
@@ -161,4 +164,4 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
         embedding = parts.network.seconds("embedding", "all_reduce", size)
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
             embedding *= 1 - 1 / job.parallel.pp
-    return updates * (kernel.seconds + embedding) + fixed + norm
+    return updates * (optimizer + embedding) + fixed + norm

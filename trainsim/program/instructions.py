@@ -190,7 +190,7 @@ class Task(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What a rank holds for the whole step, in bytes. ``slack`` is what the allocator keeps beyond what it gave out, as
-    a part of that."""
+    a part of that; ``host`` and ``nvme`` are not on the GPU: memory of its host, and files."""
 
     weights: float = 0.0
     gradients: float = 0.0
@@ -199,6 +199,8 @@ class Memory:
     buffers: float = 0.0
     framework: float = 0.0
     slack: float = 0.0
+    host: float = 0.0
+    nvme: float = 0.0
 
     @property
     def total(self) -> float:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.collectives.offload import offload_pattern
 from trainsim.collectives.pattern import instant, latency_only, message_pattern, pattern
 from trainsim.job import Job, Slow
 from trainsim.parallel.mesh import Mesh
@@ -33,6 +34,18 @@ AXES: dict[str, tuple[str, ...]] = {
     "vocabulary-tp": ("tp",),
 }
 """Collectives whose groups are the ranks that differ along some axes only; all others join neighbouring stages."""
+OFFLOAD = (
+    "offload",
+    "offload-dp",
+    "offload-gather",
+    "offload-replicas",
+    "offload-step",
+    "offload-read",
+    "offload-write",
+)
+"""Copies and host work of single ranks, by the chain that posts them: compute, those beside the passes, a delayed step,
+reads and writes of drives that run ahead and behind."""
+AXES.update(dict.fromkeys(OFFLOAD, ()))
 REPLICATED = ("dp", "dp-update", "dp-replicas", "dp-gather")
 """Collectives over all that hold the same parameters."""
 TINY = ("world",)  # carries a few bytes: only its latency counts
@@ -111,14 +124,17 @@ class Network:
 
     def seconds(self, name: str, operation: str, nbytes: float) -> float:
         """Time of one operation alone on the machine, seconds, as its first group sees it."""
-        return self._first(name, operation)[0].seconds(0, nbytes)[0] if self.has(name) else 0.0
+        return self._first(name, operation)[0].seconds(0, nbytes)[0] if self._takes_time(name) else 0.0
 
     def crowded_seconds(self, name: str, operation: str, nbytes: float) -> float:
         """The same when all groups do it at once: those that share the links of a node get a part of them each."""
-        if not self.has(name):
+        if not self._takes_time(name):
             return 0.0
         pattern, crowd = self._first(name, operation)
         return pattern.seconds(0, nbytes * crowd)[0]
+
+    def _takes_time(self, name: str) -> bool:
+        return self.has(name) or name in OFFLOAD
 
     def _first(self, name: str, operation: str) -> tuple[Pattern, float]:
         """The pattern of the first group, and how many times over its tightest link is asked for by its like."""
@@ -179,8 +195,9 @@ class Network:
         key = (name if name in MESSAGES + TINY else id(self.members(name))), operation
         if key not in self._patterns:
             pattern = self._pattern(name, operation, self.members(name))
-            healthy = self.bandwidth is self.job.cluster.bandwidth
-            self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if healthy else pattern
+            # Links count as binding by the ways of collectives alone: what else is on the way may be broken, or shared.
+            usual = self.bandwidth is self.job.cluster.bandwidth and not self.job.sharding.offload.any
+            self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if usual else pattern
         return self._patterns[key]
 
     def communicators(self, used: Iterable[tuple[str, str]]) -> dict[str, Communicator]:
@@ -207,6 +224,8 @@ class Network:
         job, framework = self.job, self.job.framework
         if name in CONTROL:
             return instant(len(members))
+        if name in OFFLOAD:
+            return offload_pattern(job.cluster, operation, members[:, 0], bandwidth=self.bandwidth)
         if name in MESSAGES:
             return message_pattern(
                 job.cluster,

@@ -77,8 +77,18 @@ class Rank:
 
     @property
     def reduces(self) -> bool:
-        """Whether a chain of its own carries reductions or gathers."""
-        return self.parts.network.has("dp") and (self.exchange.overlapped or self.exchange.gathers_overlapped)
+        """Whether a chain of its own carries reductions, gathers or copies of gradients."""
+        return self.gathers_ahead or (self.exchange.overlapped and (self.parts.network.has("dp") or self.offloads))
+
+    @property
+    def gathers_ahead(self) -> bool:
+        """Whether that chain gathers parameters before they are used."""
+        return self.parts.network.has("dp") and self.exchange.gathers_overlapped
+
+    @property
+    def offloads(self) -> bool:
+        """Whether the optimizer is not on the GPU, or not all of it."""
+        return self.parts.job.sharding.offload.optimizer != "none"
 
     @property
     def per_update(self) -> int:

@@ -11,6 +11,8 @@ from trainsim.job import Delay
 from trainsim.program.beside import cuts as cuts_of
 from trainsim.program.beside import tasks as flights_of
 from trainsim.program.instructions import Kernel, Memory, Program, Signal, Task, Template
+from trainsim.program.offload import chains as offload_chains
+from trainsim.program.offload import with_offload
 from trainsim.program.pairs import Turn, tasks, turns
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
@@ -42,6 +44,7 @@ def rank_program(parts: Parts, rank: int) -> Program:
     chains |= passes.beside()
     if mine.reduces:
         chains["dp"] = tuple(_reduced(mine))
+    chains |= offload_chains(mine)
     return Program(chains=chains, stage=rank, parameters=mine.parameters, memory=_memory(mine))
 
 
@@ -177,7 +180,7 @@ def _memory(mine: Rank) -> Memory:
     framework, held, vocabulary = mine.parts.job.framework, mine.parameters, mine.parts.vocabulary
     buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
     exchange, extra = mine.exchange, mine.exchange.extra
-    return Memory(
+    memory = Memory(
         weights=framework.weight_memory_bytes * held * copies / exchange.weights_shard + extra.get("weights", 0.0),
         gradients=framework.gradient_memory_bytes * held / exchange.gradients_shard + extra.get("gradients", 0.0),
         optimizer=framework.optimizer_memory_bytes * held / exchange.shard,
@@ -185,3 +188,4 @@ def _memory(mine: Rank) -> Memory:
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.framework_memory,
     )
+    return with_offload(mine, memory)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainsim.program import offload
 from trainsim.program.instructions import EARLY, Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
@@ -29,7 +30,7 @@ def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
 
 def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
     """Where in its first forward a chunk needs the parameters of a bucket."""
-    if not (mine.reduces and mine.exchange.gathers_overlapped):
+    if not mine.gathers_ahead:
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
@@ -45,33 +46,42 @@ def _last_part(stage: Stage) -> int:
 def reductions(mine: Rank, step: int) -> Iterator[Task]:
     """The chain of data-parallel collectives: gathers before the first use, reductions as they are ready."""
     exchange = mine.exchange
-    if exchange.gathers_overlapped:
+    if mine.gathers_ahead:
         if step:
             yield Task(Template("updated", 0, (Wait("updated"),)), step)
         for stage in mine.stages:
             buckets = reversed(list(enumerate(exchange.gathers[stage.chunk])))
             gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
-            yield Task(_collectives("gather", stage, gathers), step)
+            yield Task(_collectives(mine, "gather", stage, gathers), step)
     if not exchange.overlapped:
         return
     for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
         stage = mine.stages[chunk]
-        ready = [(k, b, (Wait(f"ready.{stage.index}.{k}"),), ()) for k, b in enumerate(exchange.reductions[chunk])]
-        yield Task(_collectives("reduce", stage, ready), step)
+        ready = [
+            (k, b, (Wait(f"ready.{stage.index}.{k}"),), tuple(offload.gradient_copies(mine, b, "offload-dp")))
+            for k, b in enumerate(exchange.reductions[chunk])
+        ]
+        yield Task(_collectives(mine, "reduce", stage, ready), step)
     yield Task(Template("reduced", 0, (Signal("reduced"),)), step)
 
 
 def _collectives(
-    work: str, stage: Stage, some: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]]
+    mine: Rank,
+    work: str,
+    stage: Stage,
+    some: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]],
 ) -> Template:
     instructions: list[Instruction] = []
     for k, bucket, before, after in some:
-        instructions += [*before, _collective(f"{work} {stage.index}.{k}", "dp", bucket), *after]
+        instructions += [*before, *_collective(mine, f"{work} {stage.index}.{k}", "dp", bucket), *after]
     return Template(work, stage.chunk, tuple(instructions))
 
 
-def _collective(name: str, communicator: str, bucket: Bucket) -> Meet:
-    return Meet(name, "dp", communicator + bucket.among, bucket.operation, bucket.nbytes, stream="dp")
+def _collective(mine: Rank, name: str, communicator: str, bucket: Bucket) -> list[Meet]:
+    """The collective of a bucket; nothing where there are no replicas."""
+    if not mine.parts.network.has("dp"):
+        return []
+    return [Meet(name, "dp", communicator + bucket.among, bucket.operation, bucket.nbytes, stream="dp")]
 
 
 def update(mine: Rank, number: int) -> Template:
@@ -83,7 +93,7 @@ def update(mine: Rank, number: int) -> Template:
     job, framework = parts.job, parts.job.framework
     out: list[Instruction] = []
     out += [Wait(f"over.{chain}") for chain in chains(exchange.beside)]
-    if network.has("dp"):
+    if network.has("dp") or mine.offloads:
         out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
     if parts.vocabulary is not None:
         out += parts.vocabulary.tied(mine.rank)
@@ -93,9 +103,7 @@ def update(mine: Rank, number: int) -> Template:
     if network.has("world") and not (job.pipeline.post_validation or mine.schedule.asynchronous):
         names = ["overflow check", "gradient norm"] if job.training.loss_scaling else ["gradient norm"]
         out += [Meet(name, "other", "world", "all_reduce", SCALAR, stream="dp") for name in names]
-    held, shard = mine.parameters, exchange.shard
-    nbytes = framework.optimizer_bytes_per_parameter * held / shard + framework.gradient_copy_bytes_per_parameter * held
-    out.append(parts.blocks.traffic("optimizer", nbytes, "optimizer"))
+    out += offload.optimizer_step(mine, number)
     if network.has("dp") and exchange.gathers and not exchange.gathers_overlapped:
         out += _exposed(mine, "gather")
     if not mine.ends_step(number):
@@ -104,19 +112,20 @@ def update(mine: Rank, number: int) -> Template:
         out.append(Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp"))
     if framework.step_seconds > 0 and not framework.cuda_graph:
         out.append(Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0))
-    if mine.reduces and exchange.gathers_overlapped and number + 1 < job.steps:
+    if mine.gathers_ahead and number + 1 < job.steps:
         out.append(Signal("updated", number + 1))
     return Template("update", 0, tuple(out))
 
 
 def _exposed(mine: Rank, work: str) -> list[Instruction]:
-    """Collectives that the compute chain waits for."""
+    """Collectives that the compute chain waits for, and the copies that follow them."""
     chunks = mine.exchange.reductions if work == "reduce" else mine.exchange.gathers
-    return [
-        _collective(f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket)
-        for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first)
-        for k, bucket in enumerate(chunks[c])
-    ]
+    out: list[Instruction] = []
+    for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first):
+        for k, bucket in enumerate(chunks[c]):
+            out += _collective(mine, f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket)
+            out += offload.gradient_copies(mine, bucket, "offload") if work == "reduce" else ()
+    return out
 
 
 def _shares_embedding(mine: Rank) -> bool:

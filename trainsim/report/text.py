@@ -151,13 +151,22 @@ def memories(result: Result) -> RenderableType:
         )  # fmt: skip
     full = use.fullest
     parts = ", ".join(f"{LETTERS[c]} {c} {size(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
-    state = "fits" if use.fits else "DOES NOT FIT"
+    state = "fits" if use.gpus_fit else "DOES NOT FIT"
+    beside = [
+        Prose(
+            f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} hold {size(store.peak_per_node)} of "
+            f"{size(store.capacity)} on the fullest node"
+        )
+        for store in (use.host, use.nvme)
+        if store.peak_per_node
+    ]
     lines = [
         Prose(
             f"{state}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank} (stage {full.stage}), "
             f"at {seconds(full.peak_at_s)}"
         ),
         Prose(parts, "dim"),
+        *beside,
         Prose(f"not counted: {'; '.join(use.not_counted)}", "dim"),
     ]
     return titled("Memory", Group(lines[0], grid, *lines[1:]))
@@ -212,6 +221,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
     ('for overlapped dp', 'for stage 0 in gradient norm', 'for late replicas in reduce 3.0')
     >>> waits_for("control-next", 2, 3)
     'until stage 2 takes part in a blocking message'
+    >>> waits_for("offload-read", 3, 3)
+    'for the host and its drives (offload-read)'
     >>> waits_for("vocabulary", 3, 3)
     'for the logits of all stages'
     """
@@ -226,6 +237,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
         return "for the logits of all stages"
     if what in PARTS:
         return f"for overlapped {what}"
+    if what.startswith("offload"):
+        return f"for the host and its drives ({what})"
     return f"for late replicas in {what}" if source == stage else f"for stage {source} in {what}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.scenario.checks import Fault
+from trainsim.scenario.offloading import offload_faults
 from trainsim.scenario.schema import ModelSpec, ScenarioSpec
 from trainsim.schedules import schedules
 from trainsim.sharding import strategies
@@ -79,9 +80,7 @@ def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
     sharding = spec.sharding
     if sharding.strategy is not None and sharding.strategy not in strategies:
         yield Fault("sharding.strategy", f"not simulated yet; {', '.join(strategies)} are")
-    for key in ("optimizer", "parameters"):
-        if getattr(sharding.offload, key) != "none":
-            yield Fault(f"sharding.offload.{key}", "offload is not simulated yet; none is")
+    yield from offload_faults(spec)
 
 
 def _training(spec: ScenarioSpec) -> Iterator[Fault]:

@@ -1,0 +1,231 @@
+"""
+States that are not on the GPU: what is copied when, and what the host does with them, as DeepSpeed does it.
+
+The gradients of a rank's partition go to host memory as they are reduced. At the step the host scales them, runs Adam
+on fp32 states, makes parameters of the training precision and copies them back; nothing of that overlaps. From drives,
+states come and go sub-group by sub-group, which may overlap with the host's work (ZeRO-Infinity, arXiv 2104.07857). A
+delayed update runs under the passes of the next step (ZeRO-Offload, arXiv 2101.06840). Sources: deepspeedai/DeepSpeed
+runtime/zero (stage_1_and_2.py, stage3.py), runtime/swap_tensor, csrc/adam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
+from trainsim.program.rank import Rank
+from trainsim.sharding import Bucket
+from trainsim.sharding.offload import FP32, gradient_steps, small_bytes
+
+# Bytes per parameter, counted from the code. Of host memory:
+ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
+SCALING = 8.0  # multiplies the gradient in place: unscaling and clipping, a pass of its own
+# Kept off the GPU:
+STATES = 12.0  # master, momentum, variance
+SUB_GROUP = 1e9  # parameters that are updated together (sub_group_size)
+PARAMETER_BUFFER = 5 * 1e8  # parameters that a rank's pinned buffers hold for drives (buffer_count x buffer_size)
+
+GRADIENTS_STAY = ("ddp", "zero1")
+"""Strategies that keep whole gradients on the GPU until the step."""
+
+
+def partition(mine: Rank) -> float:
+    """Parameters whose optimizer states this rank keeps off the GPU."""
+    offload = mine.parts.job.sharding.offload
+    return offload.ratio * mine.parameters / mine.exchange.shard if offload.optimizer != "none" else 0.0
+
+
+def gradient_copies(mine: Rank, bucket: Bucket, communicator: str) -> Iterator[Meet]:
+    """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
+    reduced = sum(b.nbytes for chunk in mine.exchange.reductions for b in chunk)
+    owned = mine.parameters / mine.exchange.shard * bucket.nbytes / reduced
+    for step in gradient_steps(mine.parts.job, owned):
+        yield _copy("gradients", communicator, step.operation, step.nbytes)
+
+
+def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
+    """The optimizer in the compute chain at the end of step *number*: the GPU's part, then the host's."""
+    job = mine.parts.job
+    offload = job.sharding.offload
+    out: list[Instruction] = [*_on_gpu(mine)]
+    if offload.optimizer == "none":
+        return [*out, *_stored(mine, mine.parameters / mine.exchange.shard, "offload")]
+    if offload.delayed_update:
+        again = [Signal("offload.again", number + 1)] if number + 1 < job.steps else []
+        return [*out, Wait("offload.updated"), *again]
+    if offload.optimizer == "cpu":
+        return [*out, *_on_host(mine, partition(mine), "offload")]
+    return [*out, *_from_drives(mine)]
+
+
+def chains(mine: Rank) -> dict[str, tuple[Task, ...]]:
+    """Chains beside compute: a delayed step of the host, reads of drives that run ahead, writes that run behind."""
+    job = mine.parts.job
+    offload, steps = job.sharding.offload, range(job.steps)
+    if offload.optimizer == "cpu" and offload.delayed_update:
+        host = (*_on_host(mine, partition(mine), "offload-step"), Signal("offload.updated"))
+        first, later = Template("offload", 0, host), Template("offload", 0, (Wait("offload.again"), *host))
+        return {"offload": tuple(Task(later if step else first, step) for step in steps)}
+    out: dict[str, tuple[Task, ...]] = {}
+    if offload.optimizer == "nvme" and offload.pipeline_read:
+        reads = Template("offload", 0, tuple(_beside(mine, "read", STATES + FP32)))
+        out["offload-read"] = tuple(Task(reads, step) for step in steps)
+    if offload.optimizer == "nvme" and offload.pipeline_write:
+        writes = Template("offload", 0, tuple(_beside(mine, "write", STATES)))
+        out["offload-write"] = tuple(Task(writes, step) for step in steps)
+    return out
+
+
+def _on_gpu(mine: Rank) -> Iterator[Instruction]:
+    """The optimizer's kernel over what stays on the GPU."""
+    framework, held = mine.parts.job.framework, mine.parameters
+    stays = held / mine.exchange.shard - partition(mine)
+    if stays <= 0:
+        return
+    nbytes = framework.optimizer_bytes_per_parameter * stays + framework.gradient_copy_bytes_per_parameter * held
+    yield mine.parts.blocks.traffic("optimizer", nbytes, "optimizer")
+
+
+def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
+    """The host's step over some parameters, and the way of the new ones to where they are used next."""
+    small = small_bytes(mine.parts.job)
+    yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
+    yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
+    if small < FP32:
+        yield _copy("cast parameters", communicator, "host_step", parameters * (FP32 + small))
+    if mine.parts.job.sharding.offload.parameters == "none":
+        yield _copy("parameters", communicator, "host_in", parameters * small)
+    elif mine.parts.job.sharding.offload.parameters == "nvme":
+        yield _copy("parameters", communicator, "nvme_write", parameters * small)
+
+
+def _stored(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
+    """New parameters that the GPU made go to where offloaded parameters lie."""
+    where, small = mine.parts.job.sharding.offload.parameters, small_bytes(mine.parts.job)
+    if where != "none":
+        yield _copy("parameters", communicator, "host_out", parameters * small)
+    if where == "nvme":
+        yield _copy("parameters", communicator, "nvme_write", parameters * small)
+
+
+def sub_groups(mine: Rank) -> list[float]:
+    """Parameters of each sub-group of this rank's partition.
+
+    All but the last are full.
+    """
+    whole, rest = divmod(partition(mine), SUB_GROUP)
+    return [SUB_GROUP] * int(whole) + [rest] * (rest > 0)
+
+
+def _from_drives(mine: Rank) -> Iterator[Instruction]:
+    """The host's step sub-group by sub-group, in the compute chain; reads and writes too unless they have chains."""
+    offload = mine.parts.job.sharding.offload
+    groups = sub_groups(mine)
+    if offload.pipeline_read:
+        yield Signal("offload.read.0")
+    for k, parameters in enumerate(groups):
+        if offload.pipeline_read:  # the next one comes while this one is worked on
+            yield Wait(f"offload.read.{k}.done")
+            if k + 1 < len(groups):
+                yield Signal(f"offload.read.{k + 1}")
+        else:
+            yield _copy(f"read states {k}", "offload", "nvme_read", parameters * (STATES + FP32))
+        yield from _on_host(mine, parameters, "offload")
+        if not offload.pipeline_write:
+            yield _copy(f"write states {k}", "offload", "nvme_write", parameters * STATES)
+            continue
+        if k:
+            yield Wait(f"offload.write.{k - 1}.done")
+        yield Signal(f"offload.write.{k}")
+    if offload.pipeline_write:
+        yield Wait(f"offload.write.{len(groups) - 1}.done")
+
+
+def _beside(mine: Rank, what: str, size: float) -> Iterator[Instruction]:
+    """A chain that reads or writes each sub-group when compute says so."""
+    for k, parameters in enumerate(sub_groups(mine)):
+        yield Wait(f"offload.{what}.{k}")
+        yield _copy(f"{what} states {k}", f"offload-{what}", f"nvme_{what}", parameters * size)
+        yield Signal(f"offload.{what}.{k}.done")
+
+
+def _copy(name: str, communicator: str, operation: str, nbytes: float) -> Meet:
+    return Meet(name, "offload", communicator, operation, nbytes, stream="offload")
+
+
+def with_offload(mine: Rank, memory: Memory) -> Memory:
+    """*memory* of a rank of which some states are not on the GPU: with what it keeps on the host and on drives."""
+    job = mine.parts.job
+    offload, small, moved = job.sharding.offload, small_bytes(job), partition(mine)
+    if not offload.any:
+        return memory
+    host = nvme = 0.0
+    if moved:
+        stays, extra = 1 - offload.ratio, mine.exchange.extra
+        memory = replace(memory, optimizer=memory.optimizer * stays, buffers=memory.buffers + _largest(mine) * small)
+        if job.sharding.strategy not in GRADIENTS_STAY:
+            held = memory.gradients - extra.get("gradients", 0.0)
+            memory = replace(memory, gradients=memory.gradients - offload.ratio * held)
+        if offload.optimizer == "cpu":
+            host += moved * (STATES + FP32 * (2 if offload.delayed_update else 1))
+        else:
+            host += offload.buffer_count * min(moved, SUB_GROUP) * FP32
+            nvme += moved * (STATES + FP32)
+        host += moved * small * _small_copies(mine)
+    if offload.parameters != "none":
+        memory = replace(memory, weights=mine.exchange.extra.get("weights", 0.0))
+        shard = mine.parameters / mine.exchange.weights_shard * small
+        host += min(shard, PARAMETER_BUFFER * small) if offload.parameters == "nvme" else shard
+        nvme += shard if offload.parameters == "nvme" else 0.0
+    return replace(memory, host=host, nvme=nvme)
+
+
+def _small_copies(mine: Rank) -> int:
+    """Copies of the partition on the host in the training precision: staged parameters (or sums of gradients, where
+    parameters are sharded), and sums of gradients where the reductions of several microbatches add up there."""
+    job = mine.parts.job
+    adds_up = job.training.microbatches > 1 and job.sharding.strategy not in GRADIENTS_STAY
+    return 1 + (adds_up and mine.exchange.weights_shard == 1)
+
+
+def _largest(mine: Rank) -> float:
+    """Elements of the largest parameter of a rank: gradients pass through a buffer of its size."""
+    model, tp = mine.parts.job.model, mine.parts.job.parallel.tp
+    ends = any(s.embedding or s.head for s in mine.stages)
+    return model.hidden * max(model.ffn_hidden, mine.parts.job.padded_vocab * ends) / tp
+
+
+def step_seconds(mine: Rank) -> float:
+    """The optimizer's step in closed form, seconds, when all ranks of a host do it at once."""
+    offload, network = mine.parts.job.sharding.offload, mine.parts.network
+
+    def seconds(operation: str, size: float) -> float:
+        return network.crowded_seconds("offload", operation, size)
+
+    total = beside = 0.0
+    for i in optimizer_step(mine, 0):
+        total += seconds(i.operation, i.nbytes) if isinstance(i, Meet) else getattr(i, "seconds", 0.0)
+    moved, groups = partition(mine), len(sub_groups(mine)) or 1
+    if offload.optimizer == "nvme":
+        reads = seconds("nvme_read", moved * (STATES + FP32)) * offload.pipeline_read
+        beside = reads + seconds("nvme_write", moved * STATES) * offload.pipeline_write
+        host = [i for i in _on_host(mine, moved, "offload") if isinstance(i, Meet)]
+        hidden = min(beside, sum(seconds(i.operation, i.nbytes) for i in host))
+        beside -= hidden * (1 - 1 / groups)  # of one sub-group everything is in the open, and a drive is never two
+    return total + beside
+
+
+def copies_seconds(mine: Rank, bucket: Bucket) -> float:
+    """Seconds of the copies that follow the reduction of *bucket*, when all ranks of a host copy at once."""
+    crowded = mine.parts.network.crowded_seconds
+    return sum(crowded("offload", i.operation, i.nbytes) for i in gradient_copies(mine, bucket, "offload"))
+
+
+def delayed_seconds(mine: Rank) -> float:
+    """Seconds of the host's step that runs beside the passes; 0 where none does."""
+    offload = mine.parts.job.sharding.offload
+    if not (offload.optimizer == "cpu" and offload.delayed_update):
+        return 0.0
+    meets = [i for i in _on_host(mine, partition(mine), "offload-step") if isinstance(i, Meet)]
+    return sum(mine.parts.network.crowded_seconds("offload", i.operation, i.nbytes) for i in meets)
