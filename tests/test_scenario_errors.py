@@ -163,8 +163,6 @@ LATER = [
     "parallel: {cp: 2}",
     "parallel: {ep: 2}",
     "parallel: {etp: 4}",
-    "sharding: {strategy: zero3}",
-    "sharding: {quantized_weights: true}",
     "sharding: {offload: {optimizer: nvme, delayed_update: true}}",
     "training: {optimizer: adafactor}",
     "training: {attention: xformers}",

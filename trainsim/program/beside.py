@@ -78,8 +78,7 @@ def _steps(flight: Flight, role: Role, communicator: str, blocks: Blocks) -> Ite
         elif step.over == OVER:  # of one rank: on a communicator of its own for each chain that posts it
             name = "-".join(filter(None, (OVER, flight.chain)))
             yield Meet(flight.name, "offload", name, step.operation, step.nbytes, stream="offload")
-        else:
-            name = communicator + step.over.removeprefix("dp")
+        elif blocks.network.has(name := communicator + step.over.removeprefix("dp")):
             yield Meet(flight.name, "dp", name, step.operation, step.nbytes, stream="dp")
 
 

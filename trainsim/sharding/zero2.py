@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from trainsim.job import Job
 from trainsim.program.instructions import Hold
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, bucket_size, replicas, strategies
-from trainsim.sharding.flights import Beside, Flight, Moment, Step, in_issue_order, in_turn, roles
+from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
+from trainsim.sharding.offload import gradient_steps
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero1 import PARAMETER_BYTES
 
@@ -22,11 +23,12 @@ def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """Reductions beside every backward, a gather per step."""
     size, one = replicas(job), whole(job)
     bucket = bucket_size(job, 0, 0, True) or float(sum(one.sizes))
-    back = Beside(
-        in_issue_order(_reductions(job, one, bucket), "B"),
-        tuple(gradient_marks(job, one, min(bucket, sum(one.sizes)) * (1 + job.sharding.overlap))),
-    )
-    plan = {role: back if role.work == "B" else Beside() for role in roles()}
+    marks = tuple(gradient_marks(job, one, min(bucket, sum(one.sizes)) * (1 + job.sharding.overlap)))
+
+    def back(role: Role) -> Beside:
+        return Beside(in_issue_order(_reductions(job, one, bucket, role), "B"), marks)
+
+    plan = {role: back(role) if role.work == "B" else Beside() for role in roles()}
     if not job.sharding.overlap:
         plan = {role: in_turn(beside) for role, beside in plan.items()}
     nbytes = float(PARAMETER_BYTES[job.training.precision] * sum(one.sizes))
@@ -39,15 +41,17 @@ def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     )
 
 
-def _reductions(job: Job, one: Whole, bucket: float) -> Iterator[Flight]:
+def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Flight]:
     """Each bucket may leave when the one before it has arrived, and the backward waits until it may."""
     found = list(ipg_buckets(one, bucket))
     for k, (tensors, full) in enumerate(found):
-        nbytes = float(job.training.gradient_bytes * one.elements(tensors))
+        elements = one.elements(tensors)
+        nbytes = float(job.training.gradient_bytes * elements)
+        copies = gradient_steps(job, elements / replicas(job), first=role.first, last=role.last)
         following = found[k + 1][1] if k + 1 < len(found) else one.last
         yield Flight(
             f"reduce {k}",
-            (Step(job.framework.zero1_operation, nbytes),),
+            (Step(job.framework.zero1_operation, nbytes), *copies),
             issued=Moment(full, after=True),
             needed=Moment(following, after=True),
             takes=(Hold("buffers", nbytes),),

@@ -18,6 +18,7 @@ from trainsim.program.instructions import Hold
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, roles
+from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.sharding.quantized import exchanged, gathered
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero1 import PARAMETER_BYTES
@@ -107,7 +108,7 @@ class _Passes:
     def backward(self, role: Role) -> Beside:
         """Gathers, what the forward has gathered ahead, and reductions."""
         gathers = self.found.backward_gathers
-        flights = in_issue_order((*self._flights(gathers, role), *self._reductions()), "B")
+        flights = in_issue_order((*self._flights(gathers, role), *self._reductions(role)), "B")
         marks = (*gradient_marks(self.job, self.one, 0.0), *self._released(range(self.found.backward, 1 << 62)))
         waits = tuple(
             (self._when(needed), _name(issued, needed))
@@ -140,13 +141,19 @@ class _Passes:
             packed = full if any(len(g.parameters) > 1 for g in some) else 0.0
             yield Flight(
                 _name(issued, needed),
-                tuple(step for g in some for step in gathered(self.job, g.elements, len(g.parameters), "dp" + over)),
+                tuple(step for g in some for step in self._gathered(g, over, again)),
                 issued=self._when(issued),
                 needed=None if later else self._when(needed),
                 takes=(Hold("gathered", full), Hold("buffers", packed)),
                 gives=(Hold("buffers", -packed),),
                 chain="gather" if again else "dp",
             )
+
+    def _gathered(self, gather: Gather, over: str, again: bool) -> Iterator[Step]:
+        """One gather; parameters that are kept off the GPU come first, unless a second copy is *again* there."""
+        if not again:
+            yield from parameter_steps(self.job, gather.elements / self.size)
+        yield from gathered(self.job, gather.elements, len(gather.parameters), "dp" + over)
 
     def _released(self, calls: range) -> Iterator[tuple[Moment, Hold]]:
         per_element = PARAMETER_BYTES[self.job.training.precision]
@@ -155,13 +162,16 @@ class _Passes:
                 at = self._when(release.after)._replace(after=True)
                 yield at, Hold("gathered", -float(per_element * release.elements))
 
-    def _reductions(self) -> Iterator[Flight]:
+    def _reductions(self, role: Role) -> Iterator[Flight]:
         found = list(ipg_buckets(self.one, self.bucket))
         for k, (tensors, full) in enumerate(found):
-            nbytes = float(self.job.training.gradient_bytes * self.one.elements(tensors))
+            elements = self.one.elements(tensors)
+            nbytes = float(self.job.training.gradient_bytes * elements)
+            own = elements / self.size
+            copies = gradient_steps(self.job, own, sharded=True, first=role.first, last=role.last)
             yield Flight(
                 f"reduce {k}",
-                (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size)),
+                (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
                 issued=Moment(full, after=True),
                 needed=Moment(full, after=True) if k == len(found) - 1 else None,
                 takes=(Hold("buffers", nbytes),),
