@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from trainsim.program import offload
+from trainsim.program.alone import excess
 from trainsim.program.blocks import Block
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
@@ -47,7 +48,8 @@ def estimate(parts: Parts) -> Estimate:
         "steady": m * slowest,
         "fill and drain": others * fills_per_step / (chunks * len(parts.slices)),
         "messages": _message_latency(parts, message) + (parts.vocabulary.latency if parts.vocabulary else 0.0),
-        "dp": updates * max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges),
+        "dp": updates * max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges)
+        + max(excess(parts, exchange.beside) for _, exchange in exchanges),
         "update": _update(parts, kinds, updates),
     }
     late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)

@@ -4,7 +4,7 @@ A job worked out once: its network, its virtual stages and the blocks that they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trainsim.job import Job
 from trainsim.model.layers import (
@@ -40,6 +40,7 @@ class Parts:
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
+    _exchanges: dict[int, Exchange] = field(default_factory=dict, repr=False)
 
     @property
     def slices(self) -> tuple[Parts, ...]:
@@ -84,6 +85,11 @@ class Parts:
 
         In a two-way pipeline it is also with the rank that holds the same stages, when all passes are over.
         """
+        if rank not in self._exchanges:
+            self._exchanges[rank] = self._exchange(rank)
+        return self._exchanges[rank]
+
+    def _exchange(self, rank: int) -> Exchange:
         job, replicas = self.job, self.network.replicas
         chunks = [self.gradients(s) for s in self.of_rank(rank)]
         strategy = strategies[job.sharding.strategy].plan

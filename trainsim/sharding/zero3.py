@@ -37,8 +37,8 @@ def partitioned(job: Job, size: int) -> Exchange:
     one = whole(job)
     limits = limits_of(job)
     found = coordinate(one.trace, one.sizes, limits=limits)
-    passes = _Passes(job, one, found, size)
-    plan = {role: passes.forward(role) if role.work == "F" else passes.backward(role) for role in roles()}
+    passes = _Passes(job, one, found, size, {})
+    plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = PARAMETER_BYTES[job.training.precision]
     persistent = [p for p in one.sizes if p <= limits.persistence_threshold]
     secondary = job.sharding.secondary_partition
@@ -94,10 +94,22 @@ class _Passes:
     one: Whole
     found: Coordination
     size: int
+    known: dict[Role, Beside]
 
     @property
     def bucket(self) -> float:
         return reduce_bucket(self.job)
+
+    def kind(self, role: Role) -> Role:
+        """The first of the roles whose passes are like that of *role*."""
+        second, offload = self.job.sharding.secondary_partition is not None, self.job.sharding.offload.any
+        return Role(role.work, role.first and (second or offload), role.last and offload)
+
+    def beside(self, role: Role) -> Beside:
+        """What goes on beside a pass; passes that are alike share it."""
+        if role not in self.known:
+            self.known[role] = self.forward(role) if role.work == "F" else self.backward(role)
+        return self.known[role]
 
     def forward(self, role: Role) -> Beside:
         """Gathers ahead of the layers; some are for the backward already."""

@@ -1,0 +1,116 @@
+"""
+The passes of a sharded model in closed form: each collective as long as it takes alone, in the order in which the host
+issues them, while the pass goes on until it needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trainsim.program.beside import CHAINS, INLINE
+from trainsim.program.parts import Parts
+from trainsim.sharding.flights import Beside, Flight, Moment, Plan, Role, Step
+from trainsim.sharding.offload import OVER
+
+
+def excess(parts: Parts, plan: Plan) -> float:
+    """Seconds of a step by which its passes, and what goes on beside them, outlast their kernels."""
+    if not plan:
+        return 0.0
+    microbatches = parts.job.training.microbatches
+    clock = _Clock(parts)
+    total = 0.0
+    for first, last, times in ((True, False, 1), (False, False, microbatches - 2), (False, True, 1)):
+        if microbatches == 1:
+            first = last = True
+        if times > 0:
+            before = clock.late
+            clock.passes(plan[Role("F", first, last)], plan[Role("B", first, last)])
+            total += (clock.late - before) * times
+        if microbatches == 1:
+            break
+    return total + max([0.0, *(free - clock.now for free in clock.free.values())])
+
+
+@dataclass
+class _Clock:
+    """Where the pass is (seconds), how late that is, and when each chain beside it is free."""
+
+    parts: Parts
+    now: float = 0.0
+    late: float = 0.0
+    free: dict[str, float] = field(default_factory=dict)
+    over: dict[str, float] = field(default_factory=dict)
+
+    def passes(self, forward: Beside, backward: Beside) -> None:
+        """One microbatch."""
+        lengths = list(self._lengths())
+        for beside, order, which in ((forward, lengths, 0), (backward, lengths[::-1], 1)):
+            at = _by_moment(beside)
+            for part, *seconds in order:
+                self._moment(at, Moment(part))
+                self.now += seconds[which]
+                self._moment(at, Moment(part, after=True))
+
+    def _lengths(self) -> Iterator[tuple[int, float, float]]:
+        """(Part, seconds forward, seconds backward) in the order of a forward."""
+        (stage,) = self.parts.of_rank(0)
+        yield stage.layers + 1, self.parts.embedding.forward_seconds, self.parts.embedding.backward_seconds
+        for k, block in enumerate(self.parts.layer_blocks(stage)):
+            yield stage.layers - k, block.forward_seconds, block.backward_seconds
+        yield 0, self.parts.head.forward_seconds, self.parts.head.backward_seconds
+
+    def _moment(self, at: dict[Moment, _Here], moment: Moment) -> None:
+        here = at.get(moment)
+        if here is None:
+            return
+        for flight in here.issued:
+            self._start(flight)
+        for flight in here.needed:
+            if flight.chain:
+                self._spend(max(0.0, self.over.get(flight.name, 0.0) - self.now))
+        for step in here.copies:
+            self._spend(self._seconds(step, ""))
+
+    def _start(self, flight: Flight) -> None:
+        seconds = sum(self._seconds(step, flight.chain) for step in flight.steps)
+        if not flight.chain:
+            self._spend(seconds)
+            return
+        issued = self.over.get(flight.issued, self.now) if isinstance(flight.issued, str) else self.now
+        self.over[flight.name] = self.free[flight.chain] = max(self.free.get(flight.chain, 0.0), issued) + seconds
+
+    def _spend(self, seconds: float) -> None:
+        self.now += seconds
+        self.late += seconds
+
+    def _seconds(self, step: Step, chain: str) -> float:
+        if step.operation == "traffic":
+            return self.parts.blocks.traffic("copy", step.nbytes, "other").seconds
+        name = OVER if step.over == OVER else CHAINS.get(chain, INLINE) + step.over.removeprefix("dp")
+        return self.parts.network.crowded_seconds(name, step.operation, step.nbytes)
+
+
+@dataclass
+class _Here:
+    """What happens at one moment."""
+
+    issued: list[Flight] = field(default_factory=list)
+    needed: list[Flight] = field(default_factory=list)
+    copies: list[Step] = field(default_factory=list)
+
+
+def _by_moment(beside: Beside) -> dict[Moment, _Here]:
+    out: dict[Moment, _Here] = {}
+    when = {f.name: f.issued for f in beside.flights}
+    for flight in beside.flights:
+        issued = flight.issued if isinstance(flight.issued, Moment) else when[flight.issued]
+        assert isinstance(issued, Moment)
+        out.setdefault(issued, _Here()).issued.append(flight)
+        if flight.needed is not None:
+            out.setdefault(flight.needed, _Here()).needed.append(flight)
+    for moment, mark in beside.marks:
+        if isinstance(mark, Step):
+            out.setdefault(moment, _Here()).copies.append(mark)
+    return out
