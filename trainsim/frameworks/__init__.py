@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from trainsim.errors import UnknownName
+from trainsim.frameworks.layout import StateLayout, state_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,7 @@ class Framework:
     network_efficiency: float  # part of the NIC's rate that collectives reach with its usual settings
     p2p_efficiency: float
     # memory
-    gradient_memory_bytes: float  # resident, per parameter
-    optimizer_memory_bytes: float  # per parameter before sharding (master, momentum, variance)
-    weight_memory_bytes: float
+    states: StateLayout
     framework_memory: float  # bytes of context, kernels and NCCL
 
 
@@ -72,11 +71,12 @@ def load_framework(name: str, precision: str = "") -> Framework:
 
     >>> load_framework("megatron-core").name
     'megatron-core'
-    >>> [load_framework("megatron-deepspeed-2022", p).gradient_memory_bytes for p in ("bf16", "fp16")]
-    [6.0, 2.0]
+    >>> [load_framework("megatron-deepspeed-2022", p).states.accumulation for p in ("bf16", "fp16")]
+    ['fp32', 'training']
     """
     data = _read(name)
-    data |= data.pop("precisions", {}).get(precision, {})
+    data = _over(data, data.pop("precisions", {}).get(precision, {}))
+    data["states"] = state_layout(data["states"])
     data["source"] = " ".join(data["source"].split())
     return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
 
@@ -92,7 +92,15 @@ def _read(name: str) -> dict[str, Any]:
         raise UnknownName("framework", name, framework_names())
     data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
     base = data.pop("base", None)
-    return _read(base) | data if base else data
+    return _over(_read(base), data) if base else data
+
+
+def _over(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """*data* over *base*, key by key, and inside ``states`` too."""
+    both = base | data
+    if "states" in base and "states" in data:
+        both["states"] = base["states"] | data["states"]
+    return both
 
 
 _TYPES = {f.name: f.type for f in fields(Framework)}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from trainsim.model.counts import megatron_flops, parameters_per_rank
+from trainsim.model.lora import adapted
 from trainsim.model.operations import Attention, Gemm, MemoryBound, Operation, Work
 from trainsim.model.shapes import LOW_PRECISION, Shape, Style, style_of
 from trainsim.model.transformer import Transformer
@@ -31,6 +32,7 @@ MASK = 1  # bytes of a dropout mask's element
 
 
 @lru_cache(maxsize=1024)
+@adapted
 def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """One transformer layer in forward order: norm, attention, norm, MLP."""
     one = _Layer(model, shape, style)
@@ -50,6 +52,7 @@ def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Op
 
 
 @lru_cache(maxsize=1024)
+@adapted
 def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Look-up, positions and, if the model has it, the norm after them."""
     one = _Layer(model, shape, style)
@@ -68,6 +71,7 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
 
 
 @lru_cache(maxsize=1024)
+@adapted
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Final norm, logits and cross-entropy; logits are kept once, in 32 bits, and overwritten by their gradient."""
     one = _Layer(model, shape, style)
