@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
-from trainsim.errors import NotBuilt, ScenarioError, UnknownName
+from trainsim.errors import ScenarioError, UnknownName
 from trainsim.frameworks import load_framework
 from trainsim.model.counts import megatron_flops
 from trainsim.model.layers import (
@@ -21,7 +21,8 @@ from trainsim.model.layers import (
 from trainsim.model.lora import adapter_tensors, adapters, first_layer
 from trainsim.model.operations import Gemm, Operation, Work
 from trainsim.model.transformer import Transformer, load_model, transformer
-from trainsim.program.instructions import Meet
+from trainsim.program.instructions import Meet, Program
+from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 
@@ -237,12 +238,35 @@ def test_targets_follow_the_model() -> None:
     assert adapters(with_lora(8, ["up"], base="gpt2"), 1)[0].on.outputs == 4 * 768
 
 
+FLAT = {"parallel": {"tp": 2, "pp": 1}, "sharding__overlap": True}
+
+
 @pytest.mark.parametrize("strategy", ["zero2", "zero3", "fsdp", "hsdp", "mics", "zeropp"])
-def test_strategies_that_share_more_are_not_simulated_yet(strategy: str) -> None:
-    with pytest.raises(NotBuilt, match=rf"model.lora.*{strategy}.*ddp and zero1"):
-        scenario(sharding__strategy=strategy, **SMALL).resolve()
+def test_sharded_models_reduce_adapters_only(strategy: str) -> None:
+    """Frozen parameters are gathered like all others; gradients and states are those of the adapters."""
+    changes = FLAT | {"sharding__strategy": strategy}
+    frozen, whole = lower(scenario(**changes, **SMALL).resolve()), lower(scenario(**changes).resolve())
+    sent = [_bytes(p.system.programs[0], "reduce") for p in (frozen, whole)]
+    gathered = [_bytes(p.system.programs[0], "gather") for p in (frozen, whole)]
+    assert 0 < sent[0] < 0.1 * sent[1]
+    assert gathered[0] >= gathered[1] * (strategy != "zero2")
+    assert frozen.system.programs[0].memory.optimizer <= 12 * Rank(parts=frozen.parts, rank=0).trainable
 
 
-def test_offloaded_adapters_are_not_simulated_yet() -> None:
-    with pytest.raises(NotBuilt, match=r"model.lora.*offload"):
-        scenario(sharding__offload={"optimizer": "cpu"}, **SMALL).resolve()
+def _bytes(program: Program, work: str) -> float:
+    """What all collectives of a kind move in a step."""
+    return sum(
+        i.nbytes
+        for chain in program.chains.values()
+        for task in chain
+        for i in task.template.instructions
+        if isinstance(i, Meet) and i.kind == "dp" and i.name.startswith(work)
+    )
+
+
+def test_the_host_updates_adapters_only() -> None:
+    away = {"sharding__strategy": "zero3", "sharding__offload": {"optimizer": "cpu", "parameters": "cpu"}}
+    frozen = lower(scenario(**FLAT, **away, **SMALL).resolve()).system.programs[0].memory
+    whole = lower(scenario(**FLAT, **away).resolve()).system.programs[0].memory
+    assert frozen.weights == 0.0
+    assert frozen.host < 0.3 * whole.host  # parameters in 16 bits, and next to no states

@@ -34,7 +34,7 @@ GRADIENTS_STAY = ("ddp", "zero1")
 def partition(mine: Rank) -> float:
     """Parameters whose optimizer states this rank keeps off the GPU."""
     offload = mine.parts.job.sharding.offload
-    return offload.ratio * mine.parameters / mine.exchange.shard if offload.optimizer != "none" else 0.0
+    return offload.ratio * mine.trainable / mine.exchange.shard if offload.optimizer != "none" else 0.0
 
 
 def on_gpu(mine: Rank) -> float:
@@ -46,7 +46,7 @@ def on_gpu(mine: Rank) -> float:
 def gradient_copies(mine: Rank, bucket: Bucket, communicator: str) -> Iterator[Meet]:
     """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
     reduced = sum(b.nbytes for chunk in mine.exchange.reductions for b in chunk)
-    owned = mine.parameters / mine.exchange.shard * bucket.nbytes / reduced
+    owned = mine.trainable / mine.exchange.shard * bucket.nbytes / reduced
     for step in gradient_steps(mine.parts.job, owned):
         yield _copy("gradients", communicator, step.operation, step.nbytes)
 
@@ -57,7 +57,7 @@ def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
     offload = job.sharding.offload
     out: list[Instruction] = [*_on_gpu(mine)]
     if offload.optimizer == "none":
-        return [*out, *_stored(mine, mine.parameters / mine.exchange.shard, "offload")]
+        return [*out, *_stored(mine, mine.trainable / mine.exchange.shard, "offload")]
     if offload.delayed_update:
         again = [Signal("offload.again", number + 1)] if number + 1 < job.steps else []
         return [*out, Wait("offload.updated"), *again]

@@ -28,7 +28,7 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
     job, held = parts.job, parts.trained(rank)
     framework, optimizer = job.framework, load_optimizer(job.training.optimizer)
     moved = framework.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
-    copied = framework.gradient_copy_bytes_per_parameter * held.total
+    copied = framework.gradient_copy_bytes_per_parameter * held.total / parts.exchange(rank).gradients_shard
     if optimizer.iterations and held.matrices:
         yield from _gathers(parts, held, shard, optimizer.gather_bytes)
         yield from _orthogonal(parts, rank, shard, optimizer.iterations)
@@ -38,6 +38,7 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
 def gradient_check(parts: Parts, rank: int) -> Kernel:
     """The pass over the gradients that finds an overflow."""
     copied = parts.job.framework.gradient_copy_bytes_per_parameter * parts.trained(rank).total
+    copied /= parts.exchange(rank).gradients_shard
     return parts.blocks.traffic("overflow check", copied, "optimizer")
 
 

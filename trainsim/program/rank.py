@@ -104,6 +104,11 @@ class Rank:
         adapters = sum(self.parts.gradients(s).total for s in self.stages) if frozen else 0
         return sum(self.parts.held(s).total for s in self.stages) + adapters
 
+    @cached_property
+    def trainable(self) -> int:
+        """Parameters that it trains, of all chunks."""
+        return self.parts.trained(self.rank).total
+
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""
         held = self.parts.trained(self.rank)

@@ -22,7 +22,7 @@ def with_framework(context: Context) -> Context:
     if spec.framework is not None:
         return context
     name = strategies[spec.sharding.strategy].framework if spec.sharding.strategy else "neutral"
-    if spec.sharding.strategy:
+    if name != "neutral":
         context.derived("framework", name, f"whose {spec.sharding.strategy} is simulated")
     return replace(context, spec=spec.model_copy(update={"framework": name}))
 

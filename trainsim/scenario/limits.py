@@ -19,7 +19,6 @@ SCHEDULES = (
 )
 # fmt: on
 """Names of the language; those without a file in ``schedules/`` are not built."""
-ADAPTED = ("ddp", "zero1")
 """Strategies that know which parameters are trained."""
 SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 """Schedules that can run the head on all pipeline ranks."""
@@ -47,8 +46,6 @@ def _model(spec: ScenarioSpec) -> Iterator[Fault]:
     for key, name in names.items():
         if getattr(spec.model, key) is not None:
             yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
-    if spec.model.lora is not None and spec.sharding.strategy not in (None, *ADAPTED):
-        yield Fault("model.lora", f"not simulated yet with {spec.sharding.strategy}; {' and '.join(ADAPTED)} are")
     if spec.model.encoder_layers:
         yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
 

@@ -10,13 +10,13 @@ from trainsim.errors import NotBuilt
 from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
-from trainsim.scenario.schema import ModelSpec, OffloadSpec, ScenarioSpec
+from trainsim.scenario.schema import OffloadSpec, ScenarioSpec
 from trainsim.schedules.lookup import facts
 
-SHARDED = ("zero3", "zeropp")
+SHARDED = ("zero3", "zeropp", "fsdp", "hsdp")
 """Strategies whose parameters are shared out between passes: those can lie elsewhere."""
-LATER = ("fsdp", "hsdp", "mics")
-"""Strategies whose offload nobody simulates (MiCS has none)."""
+TOGETHER = ("fsdp", "hsdp")
+"""Strategies that move all states or none (PyTorch's ``CPUOffloadPolicy``)."""
 HOST_OPTIMIZERS = ("adam", "adamw")
 """Optimizers that DeepSpeed runs on the host (deepspeed/ops/adam/cpu_adam.py)."""
 KEY = "sharding.offload"
@@ -26,19 +26,18 @@ def offload_faults(spec: ScenarioSpec) -> Iterator[Fault]:
     """Words about offload that contradict each other, or that nobody simulates."""
     offload, strategy = spec.sharding.offload, spec.sharding.strategy
     yield from _without_use(offload)
-    if strategy in LATER:
-        for key in ("optimizer", "parameters"):
-            if getattr(offload, key) != "none":
-                yield Fault(f"{KEY}.{key}", f"not simulated yet with {strategy}; none is")
+    if strategy in TOGETHER and {offload.optimizer, offload.parameters} not in ({"none"}, {"cpu"}):
+        away = "optimizer" if offload.optimizer != "none" else "parameters"
+        both = "write optimizer: cpu and parameters: cpu"
+        yield Fault(
+            f"{KEY}.{away}", f"{strategy} moves parameters, gradients and optimizer together, to the CPU; {both}"
+        )
     if offload.parameters != "none" and strategy not in SHARDED:
         where = f"{strategy} keeps" if strategy else "the strategy that follows from dp keeps"
         yield Fault(f"{KEY}.parameters", f"{where} parameters on every GPU; {' and '.join(SHARDED)} share them out")
     if offload.optimizer != "none" and spec.training.optimizer not in HOST_OPTIMIZERS:
         known = " and ".join(HOST_OPTIMIZERS)
         yield Fault("training.optimizer", f"not simulated yet on the host; {known} are, or offload.optimizer: none")
-    away = offload.optimizer != "none" or offload.parameters != "none"
-    if away and isinstance(spec.model, ModelSpec) and spec.model.lora is not None:
-        yield Fault("model.lora", "not simulated yet with offload; without it is")
     if offload.delayed_update and "deepspeed" in (spec.framework or ""):
         yield Fault(
             f"{KEY}.delayed_update",

@@ -19,15 +19,21 @@ from trainsim.job import Job
 from trainsim.program.instructions import Hold
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
+from trainsim.sharding.offload import OVER
+from trainsim.sharding.tensorwise import whole
 from trainsim.sharding.zero1 import PARAMETER_BYTES
+
+MASTER = 4.0  # bytes of an element of a shard: fp32, also on its way from and to the host
 
 
 class Unit(NamedTuple):
-    """Parameters that are gathered together, from part ``first`` of a forward to part ``last``."""
+    """Parameters that are gathered together, from part ``first`` of a forward to part ``last``, and those of them whose
+    gradients are reduced together."""
 
     first: int
     last: int
     elements: int
+    trained: int
 
 
 def fsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -45,7 +51,7 @@ def sharded(job: Job, chunks: Sequence[Parts], *, size: int) -> Exchange:
     if job.parallel.pp > 1:
         exchange = _in_pipeline(job, chunks, size)
     else:
-        plan = {role: _Pass(job, chunks[0], size, role).beside() for role in roles()}
+        plan = {role: _Pass(job, size, role).beside() for role in roles()}
         if not job.sharding.overlap:
             plan = {role: in_turn(beside) for role, beside in plan.items()}
         exchange = Exchange(reductions=((),), beside=plan)
@@ -66,11 +72,20 @@ def _in_pipeline(job: Job, chunks: Sequence[Parts], size: int) -> Exchange:
     )
 
 
-def units(parts: Parts) -> list[Unit]:
-    """The root, whose embedding comes first and whose head comes last, and the layers in forward order."""
-    layers = len(parts.layers)
-    blocks = [Unit(k, k, parts.layers[k - 1]) for k in range(layers, 0, -1)]
-    return [Unit(layers + 1, 0, parts.embedding + parts.head), *blocks]
+def units(job: Job) -> list[Unit]:
+    """The root, whose embedding comes first and whose head comes last, and the layers in forward order.
+
+    FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
+    """
+    one = whole(job)
+    held, trained = one.held_by_part, one.trained_by_part
+
+    def unit(first: int, last: int) -> Unit:
+        mine = {first, last}
+        elements, some = sum(held[p] for p in mine), sum(trained[p] for p in mine)
+        return Unit(first, last, elements, elements if some and job.framework.fsdp == "fsdp1" else some)
+
+    return [unit(one.last, 0), *(unit(k, k) for k in range(one.last - 1, 0, -1))]
 
 
 def _once(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
@@ -96,7 +111,6 @@ class _Pass:
     """One pass over a model that is sharded by *size*."""
 
     job: Job
-    parts: Parts
     size: int
     role: Role
 
@@ -104,12 +118,12 @@ class _Pass:
         flights: list[Flight] = []
         marks: list[tuple[Moment, Hold | Step]] = []
         back = self.role.work == "B"
-        for unit in units(self.parts):
+        for unit in units(self.job):
             gathers = self._gather_back(unit) if back else self._gather(unit)
             flights += gathers
             marks += self._marks_back(unit, bool(gathers)) if back else self._marks(unit, bool(gathers))
         if back:
-            flights += (flight for unit in units(self.parts) for flight in self._reduce(unit))
+            flights += (flight for unit in units(self.job) for flight in self._reduce(unit))
         return Beside(in_issue_order(flights, self.role.work), tuple(marks))
 
     # what this run does
@@ -130,6 +144,11 @@ class _Pass:
         return self.job.sharding.reshard or self.size
 
     @property
+    def away(self) -> bool:
+        """Shards of everything are in host memory."""
+        return self.job.sharding.offload.any
+
+    @property
     def reduces(self) -> bool:
         return self.role.last or self.job.sharding.sync != "last"
 
@@ -137,7 +156,7 @@ class _Pass:
         return float(PARAMETER_BYTES[self.job.training.precision] * unit.elements)
 
     def _sums(self, unit: Unit) -> float:
-        return float(self.job.training.gradient_bytes * unit.elements)
+        return float(self.job.training.gradient_bytes * unit.trained)
 
     # forward
 
@@ -151,8 +170,9 @@ class _Pass:
 
     def _gathering(self, unit: Unit, issued: Moment, needed: Moment, ranks: int) -> Flight:
         held = Hold("buffers" if self.copies else "gathered", self._full(unit))
+        moved = Step("host_in", MASTER * unit.elements / ranks, OVER)
         steps = (Step("all_gather", self._full(unit), "dp" + within(self.job, ranks)),)
-        return Flight(f"gather {_name(unit)}", steps, issued, needed, (held,))
+        return Flight(f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,))
 
     def _marks(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full = self._full(unit)
@@ -174,34 +194,39 @@ class _Pass:
         return (self._gathering(unit, issued, here, self.between),)
 
     def _reduce(self, unit: Unit) -> Iterator[Flight]:
-        if not self.reduces:
+        if not self.reduces or not unit.trained:
             return
-        top, nbytes = len(self.parts.layers) + 1, self._sums(unit)
+        top, nbytes = self.job.model.layers + 1, self._sums(unit)
         done = Moment(unit.first, after=True)
         late = Moment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
-        steps = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),)
+        steps: tuple[Step, ...] = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),)
+        if self.away and self.size == replicas(self.job):
+            steps = (*steps, Step("host_out", MASTER * unit.trained / self.size, OVER))
         name = f"reduce {_name(unit)}"
         yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
         if self.size < replicas(self.job):
             steps = (Step("all_reduce", nbytes / self.size, "dp" + across(self.job, self.size)),)
+            if self.away:
+                steps = (*steps, Step("host_out", MASTER * unit.trained / self.size, OVER))
             yield Flight(f"average {_name(unit)}", steps, name, chain="replicas")
 
     def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)
+        low = float(PARAMETER_BYTES[self.job.training.precision] * unit.trained)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first + 1, full)
         if gathered and self.between != self.size:
             yield Moment(unit.first), Hold("gathered", -full / self.between)
-        yield Moment(unit.last), Hold("gradients", full)
+        yield Moment(unit.last), Hold("gradients", low)
         accumulates = self.job.sharding.sync == "last"
         if accumulates and not (self.role.first and self.role.last):
-            yield over, Step("traffic", full + 2 * sums)
+            yield over, Step("traffic", low + 2 * sums)
             change = sums * (self.role.first - self.role.last)
             yield over, Hold("gradients", change)
         if self.reduces:
-            yield over, Step("traffic", full + sums)
-        yield over, Hold("gradients", -full)
+            yield over, Step("traffic", low + sums)
+        yield over, Hold("gradients", -low)
         if not (self.keeps and accumulates and not self.role.last):
             yield over, Hold("gathered", -full)
 
@@ -226,6 +251,13 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
         yield (
             "reshard_after_forward",
             "in a pipeline PyTorch keeps parameters whole after their first forward; leave it out",
+        )
+    if job.parallel.pp > 1 and job.sharding.offload.any:
+        yield "offload.parameters", f"not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 it is"
+    if job.parallel.pp > 1 and job.model.lora is not None:
+        yield (
+            "strategy",
+            f"adapters are not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 they are",
         )
 
 

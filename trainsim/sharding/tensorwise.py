@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 from trainsim.job import Job
-from trainsim.model.calls import Call, calls, modules, ready_order
+from trainsim.model.calls import Call, Module, calls, modules, ready_order
+from trainsim.model.lora import adapter_tensors
 from trainsim.model.tensors import embedding_tensors, layer_tensors
 from trainsim.model.transformer import Transformer
 from trainsim.sharding.bucketing import ipg_cuts
@@ -20,13 +22,14 @@ from trainsim.sharding.bucketing import ipg_cuts
 class Whole:
     """All tensors of a model that is not cut into stages.
 
-    ``sizes`` are elements in order of registration, ``matrix`` tells which have two dimensions, ``part`` the part of a
-    pass that each belongs to, ``ready`` the tensors in the order of their gradients. ``trace`` are the calls of a
-    forward and a backward, ``at`` the part of each.
+    ``sizes`` are elements in order of registration, ``matrix`` and ``trained`` tell which have two dimensions and which
+    are not frozen, ``part`` the part of a pass that each belongs to, ``ready`` the trained ones in the order of their
+    gradients. ``trace`` are the calls of a forward and a backward, ``at`` the part of each.
     """
 
     sizes: tuple[int, ...]
     matrix: tuple[bool, ...]
+    trained: tuple[bool, ...]
     part: tuple[int, ...]
     ready: tuple[int, ...]
     trace: tuple[Call, ...]
@@ -41,9 +44,26 @@ class Whole:
         """Elements of some tensors together."""
         return sum(self.sizes[t] for t in tensors)
 
-    def of_part(self, part: int) -> int:
-        """Elements of the tensors of a part."""
-        return sum(size for size, p in zip(self.sizes, self.part, strict=True) if p == part)
+    @property
+    def held_by_part(self) -> dict[int, int]:
+        """Elements of the tensors of each part."""
+        out = dict.fromkeys(range(self.last + 1), 0)
+        for part, size in zip(self.part, self.sizes, strict=True):
+            out[part] += size
+        return out
+
+    @property
+    def trained_by_part(self) -> dict[int, int]:
+        """Elements of the trained tensors of each part."""
+        out = dict.fromkeys(range(self.last + 1), 0)
+        for part, size, trained in zip(self.part, self.sizes, self.trained, strict=True):
+            out[part] += size * trained
+        return out
+
+    @property
+    def trainable(self) -> int:
+        """Elements of all trained tensors."""
+        return self.elements(self.ready)
 
 
 def whole(job: Job) -> Whole:
@@ -63,16 +83,37 @@ def ipg_buckets(one: Whole, bucket: float) -> Iterator[tuple[tuple[int, ...], in
 def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> Whole:
     found = modules(model, tp, padded_vocab=padded_vocab)
     first, layer = len(embedding_tensors(model, tp, padded_vocab=padded_vocab)), len(layer_tensors(model, tp))
-    part = tuple(_part(t, first, layer, model.layers) for t in range(len(found.tensors)))
-    trace = calls(found.root, recompute=recompute)
+    base = len(found.tensors)
+    each = [m.elements for m in adapter_tensors(model, tp, 1).matrices] if model.lora else []
+    root = _adapted(found.root, base, len(each)) if each else found.root
+    part = (
+        *(_part(t, first, layer, model.layers) for t in range(base)),
+        *(model.layers - k for k in range(model.layers) for _ in each),
+    )
+    trace = calls(root, recompute=recompute)
     return Whole(
-        sizes=found.sizes,
-        matrix=tuple(t.name == "weight" and "norm" not in t.module for t in found.tensors),
+        sizes=(*found.sizes, *(each * model.layers)),
+        matrix=(*(t.name == "weight" and "norm" not in t.module for t in found.tensors), *([True] * len(part[base:]))),
+        trained=tuple(not each or t >= base for t in range(len(part))),
         part=part,
-        ready=ready_order(found.root),
+        ready=tuple(t for t in ready_order(root) if not each or t >= base),
         trace=trace,
         at=_parts_of_calls(trace, part),
     )
+
+
+def _adapted(root: Module, start: int, each: int) -> Module:
+    """*root* with *each* adapter matrices at the end of every layer, numbered from *start*."""
+    numbers = count(start, each)
+
+    def visit(module: Module) -> Module:
+        if module.name == "layer":
+            at = next(numbers)
+            own = tuple(Module("adapter", (at + k,)) for k in range(each))
+            return module._replace(children=(*module.children, *own))
+        return module._replace(children=tuple(visit(child) for child in module.children))
+
+    return visit(root)
 
 
 def _part(tensor: int, first: int, layer: int, layers: int) -> int:

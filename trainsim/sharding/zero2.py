@@ -22,8 +22,8 @@ from trainsim.sharding.zero1 import PARAMETER_BYTES
 def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """Reductions beside every backward, a gather per step."""
     size, one = replicas(job), whole(job)
-    bucket = bucket_size(job, 0, 0, True) or float(sum(one.sizes))
-    marks = tuple(gradient_marks(job, one, min(bucket, sum(one.sizes)) * (1 + job.sharding.overlap)))
+    bucket = bucket_size(job, 0, 0, True) or float(one.trainable)
+    marks = tuple(gradient_marks(job, one, min(bucket, one.trainable) * (1 + job.sharding.overlap)))
 
     def back(role: Role) -> Beside:
         return Beside(in_issue_order(_reductions(job, one, bucket, role), "B"), marks)
@@ -31,7 +31,7 @@ def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     plan = {role: back(role) if role.work == "B" else Beside() for role in roles()}
     if not job.sharding.overlap:
         plan = {role: in_turn(beside) for role, beside in plan.items()}
-    nbytes = float(PARAMETER_BYTES[job.training.precision] * sum(one.sizes))
+    nbytes = float(PARAMETER_BYTES[job.training.precision] * one.trainable)
     return Exchange(
         reductions=((),),
         gathers=((Bucket("all_gather", nbytes, one.last),),),
@@ -64,8 +64,8 @@ def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[Mome
     of buckets are held from its start to its end."""
     per_element = job.training.gradient_bytes
     yield Moment(0), Hold("buffers", per_element * buffered)
-    for part in range(one.last + 1):
-        nbytes = float(per_element * one.of_part(part))
+    for part, elements in one.trained_by_part.items():
+        nbytes = float(per_element * elements)
         if nbytes:
             yield Moment(part), Hold("gradients", nbytes)
             yield Moment(part, after=True), Step("traffic", 2 * nbytes)

@@ -51,7 +51,7 @@ def partitioned(job: Job, size: int) -> Exchange:
         beside=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
-            "buffers": job.training.gradient_bytes * min(passes.bucket, float(sum(one.sizes))),
+            "buffers": job.training.gradient_bytes * min(passes.bucket, float(one.trainable)),
             "weights": float(per_element * sum(one.sizes)) / secondary if secondary else 0.0,
         },
     )
