@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from trainsim.errors import UnknownName
+from trainsim.frameworks.saved import Saved, read_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,8 @@ class Framework:
     optimizer_memory_bytes: float  # per parameter before sharding (master, momentum, variance)
     weight_memory_bytes: float
     framework_memory: float  # bytes of context, kernels and NCCL
+    saved: Saved  # what autograd keeps of each kind of operation
+    selective: str  # attention | products: what selective recomputation does again
 
 
 @cache
@@ -78,6 +81,7 @@ def load_framework(name: str, precision: str = "") -> Framework:
     data = _read(name)
     data |= data.pop("precisions", {}).get(precision, {})
     data["source"] = " ".join(data["source"].split())
+    data["saved"] = read_saved(name, data["saved"])
     return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
 
 
@@ -92,7 +96,10 @@ def _read(name: str) -> dict[str, Any]:
         raise UnknownName("framework", name, framework_names())
     data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
     base = data.pop("base", None)
-    return _read(base) | data if base else data
+    if not base:
+        return data
+    below = _read(base)
+    return below | data | {"saved": below["saved"] | data.get("saved", {})}
 
 
 _TYPES = {f.name: f.type for f in fields(Framework)}

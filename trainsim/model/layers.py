@@ -1,18 +1,19 @@
 """
 The operations of a layer, of the embedding and of the head: shapes, bytes moved and bytes kept, on one rank.
 
-Byte counts are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits; what is kept from
-forward to backward adds up to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198).
+Bytes moved are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits. Bytes kept from
+forward to backward are the framework's table (``trainsim.frameworks.saved``); Megatron-LM's adds up to the closed forms
+of Korthikanti et al. 2022 (arXiv 2205.05198).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 
 from trainsim.model.counts import megatron_flops, parameters_per_rank
 from trainsim.model.operations import Attention, Gemm, MemoryBound, Operation, Work
+from trainsim.model.recompute import selective
 from trainsim.model.shapes import LOW_PRECISION, Shape, Style, style_of
 from trainsim.model.transformer import Transformer
 
@@ -28,15 +29,16 @@ __all__ = [
 ]
 
 MASK = 1  # bytes of a dropout mask's element
+SINGLE = 4  # bytes of a number in single precision
 
 
 @lru_cache(maxsize=1024)
 def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """One transformer layer in forward order: norm, attention, norm, MLP."""
     one = _Layer(model, shape, style)
-    return (
+    layer = (
         one.norm("norm1"),
-        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.heads_width * shape.element),
+        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.kept_width * shape.element),
         *one.rope(),
         *one.attention(),
         one.linear("proj", model.hidden, one.query_width, "row"),
@@ -47,6 +49,7 @@ def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Op
         one.linear("fc2", model.hidden, one.ffn_width, "row"),
         one.residual("add2"),
     )
+    return selective[style.selective](layer, model)
 
 
 @lru_cache(maxsize=1024)
@@ -69,16 +72,18 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
 
 @lru_cache(maxsize=1024)
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-    """Final norm, logits and cross-entropy; logits are kept once, in 32 bits, and overwritten by their gradient."""
+    """Final norm, logits and cross-entropy."""
     one = _Layer(model, shape, style)
     columns = shape.padded_vocab // shape.tp
-    logits = float(shape.tokens * columns)
+    logits, held = float(shape.tokens * columns), style.saved.logits
     loss = Operation(
         name="loss",
         forward=(MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),),
         input_gradient=(MemoryBound("loss", "cross_entropy", 0.3 * style.loss_bytes_per_logit * logits),),
         reduced=(4.0 * shape.tokens,) * 3,  # maximum, target's logit, sum of exponentials: fp32 per token
-        saved=4.0 * logits,
+        saved=held.kept * logits,
+        transient_forward=held.forward * logits,
+        transient=held.backward * logits,
     )
     return (one.norm("final norm"), one.linear("logits", columns, model.hidden, "column", low=False), loss)
 
@@ -92,6 +97,9 @@ class _Layer:
         self.kv_heads = max(1, model.kv_heads // shape.tp)
         self.query_width = self.heads * model.head_dim
         self.heads_width = self.query_width + 2 * self.kv_heads * model.head_dim
+        repeated = style.attention == "eager" and style.saved.expanded_heads and self.kv_heads > 1
+        kept_heads = self.heads if repeated else self.kv_heads  # one head for all is broadcast, not repeated
+        self.kept_width = self.query_width + 2 * kept_heads * model.head_dim
         self.ffn_width = model.ffn_hidden // shape.tp
         self.fc1_width = self.ffn_width * (2 if model.gated_mlp else 1)
         self.boundary = float(shape.element * shape.tokens * model.hidden)
@@ -108,8 +116,13 @@ class _Layer:
             name=name,
             forward=(self.moves(name, "norm", 4 * elements),),
             input_gradient=(self.moves(name, "norm", 10 * elements),),
-            saved=self.shape.element * elements,
+            output=self.shape.element * elements,
+            saved=self.kept(self.model.norm, elements, self.shape.norm_tokens),
         )
+
+    def kept(self, kind: str, elements: float, rows: float = 0.0) -> float:
+        """Bytes that the framework keeps of an operation of this kind."""
+        return self.style.saved.of(kind).nbytes(elements, element=self.shape.element, rows=rows)
 
     def linear(self, name: str, n: int, k: int, parallel: str, *, keeps: float = 0.0, low: bool = True) -> Operation:
         """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token."""
@@ -134,6 +147,7 @@ class _Layer:
             ),
             parallel=parallel,
             boundary=self.boundary,
+            output=float(shape.element * n * (m if parallel == "column" else shape.norm_tokens)),
             saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
         )
 
@@ -170,14 +184,14 @@ class _Layer:
                 name="swiglu",
                 forward=(self.moves("swiglu", "elementwise", 6 * elements),),
                 input_gradient=(self.moves("swiglu", "elementwise", 10 * elements),),
-                saved=2 * self.shape.element * elements,
+                saved=self.kept("gated", elements),
             )
         moved = 4 if self.style.fused_pointwise else 6
         return Operation(
             name="gelu",
             forward=(self.moves("gelu", "gelu", moved * elements),),
             input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
-            saved=self.shape.element * elements,
+            saved=self.kept(self.model.activation, elements),
         )
 
     def rope(self) -> Iterator[Operation]:
@@ -214,7 +228,9 @@ class _Layer:
                 direction=direction,
             )
 
-        return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"))
+        rows = shape.tokens * self.heads
+        saved = self.kept("fused_attention", float(rows * self.model.head_dim), rows)
+        return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"), saved=saved)
 
     def _eager(self) -> tuple[Operation, ...]:
         """Scores, softmax, dropout and context, each through memory.
@@ -230,7 +246,9 @@ class _Layer:
         alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.model.positions == "alibi" else ()
         passes = style.softmax_passes
         dropout = MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores)
-        lost = (
+        softmax = style.saved.of("softmax")
+        probabilities = element * scores if softmax.fp32 and element < SINGLE else 0.0  # a copy in 16 bits
+        core = (
             Operation(
                 name="scores",
                 forward=(*alibi, product),
@@ -244,7 +262,7 @@ class _Layer:
                 name="softmax",
                 forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
                 input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
-                saved=element * scores,
+                saved=softmax.nbytes(scores, element=element) + (0.0 if self.dropout else probabilities),
             ),
             Operation(
                 name="attention dropout",
@@ -258,4 +276,4 @@ class _Layer:
                 input_gradient=(product, context),
             ),
         )
-        return tuple(replace(o, core=True) for o in lost if self.dropout or o.name != "attention dropout")
+        return tuple(o for o in core if self.dropout or o.name != "attention dropout")

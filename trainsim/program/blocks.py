@@ -75,19 +75,20 @@ class Blocks:
 
         With *split* the backward pass comes in two halves as well, for schedules that take them apart.
         """
-        lost = [o for o in operations if o.core]
-        again = lost if recompute == "selective" else []
+        again = [o for o in operations if o.again] if recompute == "selective" else []
         ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
         before: tuple[Piece, ...] = ()
         launches = Launches(backward)
         saved = sum(o.saved for o in operations)
         transient = 0.0
+        own = max((o.transient for o in operations), default=0.0)
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
             launches = Launches(forward + backward, self.job.framework.recompute_host_seconds)
             saved, transient = self.checkpoint, saved
         elif recompute == "selective":
-            saved, transient = saved - sum(o.saved for o in lost), sum(o.saved for o in lost)
+            transient = sum(o.dropped for o in operations)
+            saved -= transient
         back: tuple[Piece, ...] = (*before, *self._backward(operations, again))
         ahead, forward_seconds = self._launched(ahead, Launches(forward))
         back, backward_seconds = self._launched(back, launches)
@@ -97,7 +98,8 @@ class Blocks:
             forward_seconds=forward_seconds,
             backward_seconds=backward_seconds,
             saved=saved,
-            transient=transient,
+            transient=transient + own,
+            transient_forward=max((o.transient_forward for o in operations), default=0.0),
         )
         return self._halves(block, operations, before, again, launches) if split else block
 
@@ -160,8 +162,8 @@ class Blocks:
     def _backward(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
-            if o.core and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+            if o.again and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
                 lost = []
             inputs = tuple(self.kernel(w, "backward") for w in o.input_gradient)
             weights = tuple(self.kernel(w, "backward") for w in o.weight_gradient)
@@ -176,8 +178,8 @@ class Blocks:
     def _input_gradient(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
-            if o.core and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+            if o.again and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
                 lost = []
             if o.parallel == "row" and sequence:
                 yield from self._tp(o, "all_gather")
