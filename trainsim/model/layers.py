@@ -66,6 +66,7 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
         weight_gradient=(one.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
         parallel="row",
         boundary=one.boundary,
+        transient=one.boundary + one.weight_gradient("embedding", table)[0],
     )
     return (lookup, one.norm("embedding norm")) if model.embedding_norm else (lookup,)
 
@@ -118,7 +119,19 @@ class _Layer:
             input_gradient=(self.moves(name, "norm", 10 * elements),),
             output=self.shape.element * elements,
             saved=self.kept(self.model.norm, elements, self.shape.norm_tokens),
+            transient=self.working(2 * elements),
         )
+
+    def working(self, elements: float) -> float:
+        """Bytes of gradients of *elements* activations, and of the residual stream's beside them."""
+        return self.shape.element * (elements + self.shape.norm_tokens * self.model.hidden)
+
+    def weight_gradient(self, name: str, parameters: float) -> tuple[float, float]:
+        """Bytes of a weight's gradient outside the main buffer: while it is made, and kept for all of its shape."""
+        nbytes = self.shape.element * parameters
+        how = self.style.weight_gradients
+        cached = how == "cached" and name not in ("logits", "embedding")
+        return (0.0 if cached or how == "none" else nbytes), (nbytes if cached else 0.0)
 
     def kept(self, kind: str, elements: float, rows: float = 0.0) -> float:
         """Bytes that the framework keeps of an operation of this kind."""
@@ -131,6 +144,8 @@ class _Layer:
         precision = None if low else shape.products
         inputs = (shape.norm_tokens if parallel == "column" else m) * k
         casts = low and shape.precision in LOW_PRECISION
+        made, resident = self.weight_gradient(name, n * k)
+        gathered = m * k if parallel == "column" and shape.sequence_parallel and shape.tp > 1 else 0  # the input
         return Operation(
             name=name,
             forward=(
@@ -149,6 +164,8 @@ class _Layer:
             boundary=self.boundary,
             output=float(shape.element * n * (m if parallel == "column" else shape.norm_tokens)),
             saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
+            transient=self.working(m * (n + k) + gathered) + made,
+            resident=resident,
         )
 
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
@@ -185,6 +202,7 @@ class _Layer:
                 forward=(self.moves("swiglu", "elementwise", 6 * elements),),
                 input_gradient=(self.moves("swiglu", "elementwise", 10 * elements),),
                 saved=self.kept("gated", elements),
+                transient=self.working(3 * elements),
             )
         moved = 4 if self.style.fused_pointwise else 6
         return Operation(
@@ -192,6 +210,7 @@ class _Layer:
             forward=(self.moves("gelu", "gelu", moved * elements),),
             input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
             saved=self.kept(self.model.activation, elements),
+            transient=self.working(2 * elements),
         )
 
     def rope(self) -> Iterator[Operation]:
@@ -230,7 +249,14 @@ class _Layer:
 
         rows = shape.tokens * self.heads
         saved = self.kept("fused_attention", float(rows * self.model.head_dim), rows)
-        return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"), saved=saved)
+        gradients = shape.tokens * (self.query_width + self.heads_width)
+        return Operation(
+            name="attention",
+            forward=work("forward"),
+            input_gradient=work("backward"),
+            saved=saved,
+            transient=self.working(gradients) + SINGLE * shape.tokens * self.query_width,  # dQ is summed in fp32
+        )
 
     def _eager(self) -> tuple[Operation, ...]:
         """Scores, softmax, dropout and context, each through memory.
@@ -247,6 +273,8 @@ class _Layer:
         passes = style.softmax_passes
         dropout = MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores)
         softmax = style.saved.of("softmax")
+        wide = SINGLE if softmax.fp32 else element
+        gradients = self.working(shape.tokens * (self.query_width + self.heads_width))
         probabilities = element * scores if softmax.fp32 and element < SINGLE else 0.0  # a copy in 16 bits
         core = (
             Operation(
@@ -257,11 +285,13 @@ class _Layer:
                     context,
                     self.moves("heads", "transpose", 4.0 * shape.tokens * self.heads_width),
                 ),
+                transient=gradients + element * scores,
             ),
             Operation(
                 name="softmax",
                 forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
                 input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
+                transient=self.working(0.0) + 2 * wide * scores,
                 saved=softmax.nbytes(scores, element=element) + (0.0 if self.dropout else probabilities),
             ),
             Operation(
@@ -269,11 +299,13 @@ class _Layer:
                 forward=(dropout,),
                 input_gradient=(dropout,),
                 saved=(element + MASK) * scores,
+                transient=self.working(2 * scores),
             ),
             Operation(
                 name="context",
                 forward=(context, self.moves("heads", "transpose", 4.0 * shape.tokens * self.query_width)),
                 input_gradient=(product, context),
+                transient=gradients + element * scores,
             ),
         )
         return tuple(o for o in core if self.dropout or o.name != "attention dropout")

@@ -79,7 +79,8 @@ class Operation:
     is a partial sum of the group) or ``none``; ``boundary`` is then the bytes of that full activation.
     ``reduced`` are the bytes of all-reduces over that group that follow its forward (the loss over a cut vocabulary).
     ``output`` are the bytes of its result here. ``saved`` are the bytes kept from its forward until its backward;
-    ``transient_forward`` and ``transient`` what it needs above them while it runs forward and backward. Selective
+    ``transient_forward`` and ``transient`` what it needs above them while it runs forward and backward; ``resident``
+    is held from its first backward on, once for all operations that are its like in other layers. Selective
     recomputation drops ``dropped`` bytes of what is saved (less than none where it keeps a result instead) and does
     the work ``again``.
     """
@@ -95,5 +96,6 @@ class Operation:
     saved: float = 0.0
     transient_forward: float = 0.0
     transient: float = 0.0
+    resident: float = 0.0
     dropped: float = 0.0
     again: tuple[Work, ...] = ()

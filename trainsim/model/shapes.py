@@ -77,6 +77,7 @@ class Style:
     loss_bytes_per_logit: float
     saved: Saved
     selective: str = "attention"
+    weight_gradients: str = "temporary"
     accumulates: bool = True
     accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
 
@@ -93,6 +94,7 @@ def style_of(framework: Framework, attention: str | None = None) -> Style:
         loss_bytes_per_logit=framework.loss_bytes_per_logit,
         saved=framework.saved,
         selective=framework.selective,
+        weight_gradients=framework.weight_gradients,
         accumulates=framework.accumulation_fused,
         accumulation_bytes=framework.accumulation_bytes_per_parameter,
     )

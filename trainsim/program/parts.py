@@ -126,6 +126,12 @@ class Parts:
         cut = parallel.tp if self.cut_messages else 1
         return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
 
+    def kept_output(self, stage: Stage) -> float:
+        """Bytes of a stage's result that stay until its backward, where the framework does not let go of what is sent."""
+        sent = stage.after is not None and self.stages[stage.after].rank != stage.rank
+        share = self.job.parallel.tp if self.cut_messages and not self.job.parallel.sequence_parallel else 1
+        return self.message_bytes * share if sent and self.job.framework.keeps_outputs else 0.0
+
 
 def work_out(job: Job) -> Parts:
     """Blocks and stages of *job*; nothing is laid out in time yet."""

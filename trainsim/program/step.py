@@ -179,6 +179,7 @@ def _memory(mine: Rank) -> Memory:
     copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
     framework, held, vocabulary = mine.parts.job.framework, mine.parameters, mine.parts.vocabulary
     buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
+    buffers += framework.bucket_copy_bytes * min(held, framework.bucket_parameters) + mine.parts.layer.resident
     exchange, extra = mine.exchange, mine.exchange.extra
     memory = Memory(
         weights=framework.weight_memory_bytes * held * copies / exchange.weights_shard + extra.get("weights", 0.0),
@@ -187,5 +188,6 @@ def _memory(mine: Rank) -> Memory:
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.framework_memory,
+        slack=framework.allocator_slack,
     )
     return with_offload(mine, memory)
