@@ -65,6 +65,7 @@ class Framework:
     framework_memory: float  # bytes of context, kernels and NCCL
     saved: Saved  # what autograd keeps of each kind of operation
     bucket_copy_bytes: float  # of buffers for a bucket's reduction, per element of it
+    step_copy_bytes: float  # of buffers for the update, per parameter of a rank's shard
     weight_gradients: str  # temporary | cached (layers keep one per shape) | none: outside the main buffer
     keeps_outputs: bool  # a stage keeps what it has sent until its backward
     allocator_slack: float  # what the allocator keeps beyond what it gave out, as a part of that

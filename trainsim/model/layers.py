@@ -264,19 +264,14 @@ class _Layer:
         ALiBi is the bias input of the scores' product: written once and read once more. Backward counts two products
         of either shape.
         """
-        shape, style, element = self.shape, self.style, self.shape.element
+        shape, element = self.shape, self.shape.element
         batch, s, q, d = shape.micro_batch * self.heads, shape.keys, shape.queries, self.model.head_dim
         scores = float(batch) * q * s
         product = Gemm("scores", q, s, d, batch, precision=shape.products)
         context = Gemm("context", q, d, s, batch, precision=shape.products)
         alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.model.positions == "alibi" else ()
-        passes = style.softmax_passes
-        dropout = MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores)
-        softmax = style.saved.of("softmax")
-        wide = SINGLE if softmax.fp32 else element
         gradients = self.working(shape.tokens * (self.query_width + self.heads_width))
-        probabilities = element * scores if softmax.fp32 and element < SINGLE else 0.0  # a copy in 16 bits
-        core = (
+        return (
             Operation(
                 name="scores",
                 forward=(*alibi, product),
@@ -287,20 +282,7 @@ class _Layer:
                 ),
                 transient=gradients + element * scores,
             ),
-            Operation(
-                name="softmax",
-                forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
-                input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
-                transient=self.working(0.0) + 2 * wide * scores,
-                saved=softmax.nbytes(scores, element=element) + (0.0 if self.dropout else probabilities),
-            ),
-            Operation(
-                name="attention dropout",
-                forward=(dropout,),
-                input_gradient=(dropout,),
-                saved=(element + MASK) * scores,
-                transient=self.working(2 * scores),
-            ),
+            *self._probabilities(scores),
             Operation(
                 name="context",
                 forward=(context, self.moves("heads", "transpose", 4.0 * shape.tokens * self.query_width)),
@@ -308,4 +290,21 @@ class _Layer:
                 transient=gradients + element * scores,
             ),
         )
-        return tuple(o for o in core if self.dropout or o.name != "attention dropout")
+
+    def _probabilities(self, scores: float) -> Iterator[Operation]:
+        """Softmax of *scores* elements, and dropout."""
+        element, passes, softmax = self.shape.element, self.style.softmax_passes, self.style.saved.of("softmax")
+        copied = softmax.fp32 and element < SINGLE and not self.dropout  # in 16 bits, for the product that follows
+        yield Operation(
+            name="softmax",
+            forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
+            input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
+            saved=softmax.nbytes(scores, element=element) + (element * scores if copied else 0.0),
+            transient=self.working(0.0) + 2 * (SINGLE if softmax.fp32 else element) * scores,
+        )
+        if self.dropout:
+            work = (MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores),)
+            saved, transient = (element + MASK) * scores, self.working(2 * scores)
+            yield Operation(
+                name="attention dropout", forward=work, input_gradient=work, saved=saved, transient=transient
+            )

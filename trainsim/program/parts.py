@@ -127,7 +127,7 @@ class Parts:
         return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
 
     def kept_output(self, stage: Stage) -> float:
-        """Bytes of a stage's result that stay until its backward, where the framework does not let go of what is sent."""
+        """Bytes of a stage's result that stay until its backward, if the framework does not let go of what it sent."""
         sent = stage.after is not None and self.stages[stage.after].rank != stage.rank
         share = self.job.parallel.tp if self.cut_messages and not self.job.parallel.sequence_parallel else 1
         return self.message_bytes * share if sent and self.job.framework.keeps_outputs else 0.0
@@ -155,6 +155,8 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
     """Stages of *job*, and the blocks of one shape."""
     training, framework = job.training, job.framework
     style = style_of(framework, training.attention)
+    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
+        style = replace(style, weight_gradients="none")  # they are the unit's, which its strategy counts
     split = facts(job.pipeline.schedule).split
     launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
     layers = layer_operations(job.model, shape, style)

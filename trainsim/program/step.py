@@ -179,8 +179,9 @@ def _memory(mine: Rank) -> Memory:
     copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
     framework, held, vocabulary = mine.parts.job.framework, mine.parameters, mine.parts.vocabulary
     buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
-    buffers += framework.bucket_copy_bytes * min(held, framework.bucket_parameters) + mine.parts.layer.resident
     exchange, extra = mine.exchange, mine.exchange.extra
+    buffers += framework.bucket_copy_bytes * min(held, framework.bucket_parameters) + mine.parts.layer.resident
+    buffers += framework.step_copy_bytes * held / exchange.shard
     memory = Memory(
         weights=framework.weight_memory_bytes * held * copies / exchange.weights_shard + extra.get("weights", 0.0),
         gradients=framework.gradient_memory_bytes * held / exchange.gradients_shard + extra.get("gradients", 0.0),

@@ -95,7 +95,8 @@ def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece
     side: list[Instruction] = []
     for part, layer, block in reversed(_parts(parts, stage)):
         here, beside = _unfold(getattr(block, half), layer)
-        cut, needed = cuts.get(part, NOTHING), block.transient if half != "weight_gradient" else 0.0
+        cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
+        needed = block.transient if here and first else 0.0
         main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
         main += cut.after
         side += beside
