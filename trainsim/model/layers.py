@@ -49,7 +49,7 @@ def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Op
         one.linear("fc2", model.hidden, one.ffn_width, "row"),
         one.residual("add2"),
     )
-    return selective[style.selective](layer, model)
+    return selective[style.selective](layer, model, shape)
 
 
 @lru_cache(maxsize=1024)
