@@ -24,6 +24,9 @@ LOSS = {  # bytes per logit, forward and backward, where the loss is not in plac
     "megatron-deepspeed-2020": (14, 6),
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),
+    "torchtitan": (2, 4),
+    "torchtitan-2024": (10, 12),
+    "torchtitan-2024-eager": (10, 12),
 }
 
 
