@@ -13,7 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LEVELS = [  # each may import only from the levels before it and from itself
     {"errors", "registry", "exact", "units", "figures"},
-    {"hardware", "model", "frameworks", "parallel", "schedules", "trace", "instructions", "estimators"},
+    {"hardware", "model", "frameworks", "optimizers", "parallel", "schedules", "trace", "instructions", "estimators"},
     {"collectives", "costs", "system", "job", "sharding", "program", "fold"},
     {"engine"},
     {"simulate", "analysis", "replay"},

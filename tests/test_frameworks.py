@@ -27,25 +27,6 @@ def test_profiles_are_complete(name: str, precision: str) -> None:
         assert type(getattr(profile, field)).__name__ == kind, field
 
 
-@pytest.mark.parametrize(
-    ("name", "precision", "unsharded", "sharded"),
-    [
-        ("megatron-2021", "fp16", 20, (4, 16)),
-        ("megatron-2022", "fp16", 18, (6, 12)),
-        ("megatron-core", "bf16", 18, (6, 12)),
-        ("megatron-deepspeed-2022", "bf16", 20, (8, 12)),
-        ("megatron-deepspeed-2022", "fp16", 20, (4, 16)),
-        ("llm-foundry", "bf16", 16, (8, 8)),
-    ],
-)
-def test_bytes_of_model_states(name: str, precision: str, unsharded: int, sharded: tuple[int, int]) -> None:
-    """Megatron-LM's docs/dist_optimizer.md and DeepSpeed's optimizers, with and without ZeRO-1."""
-    f = load_framework(name, precision)
-    kept = f.weight_memory_bytes + f.gradient_memory_bytes
-    assert kept + f.optimizer_memory_bytes == unsharded
-    assert (kept, f.optimizer_memory_bytes) == sharded
-
-
 def test_a_base_is_a_base() -> None:
     """What blocks launches differs from what does not in nothing else."""
     plain, blocking = (load_framework("megatron-deepspeed-2022" + end) for end in ("", "-launch-blocking"))

@@ -159,7 +159,12 @@ def test_families_fill_in_what_is_left_out(family: str) -> None:
         ({"max_positions": 0}, InvalidPlan, "max_positions"),
         ({"moe": {"experts": 8}}, NotBuilt, "mixture of experts"),
         ({"mla": {"q_lora_rank": 1}}, NotBuilt, "latent attention"),
-        ({"lora": {"rank": 8}}, NotBuilt, "adapters"),
+        ({"lora": {"rank": 0}}, InvalidPlan, "rank is 0"),
+        ({"lora": {"rank": 8, "targets": []}}, InvalidPlan, "list of linear layers"),
+        ({"lora": {"rank": 8, "targets": ["downn"]}}, UnknownName, "Did you mean 'down'"),
+        ({"lora": {"rank": 8, "targets": ["qkv", "k"]}}, InvalidPlan, "both put an adapter on k"),
+        ({"lora": {"rnk": 8}}, ScenarioError, "did you mean 'rank'"),
+        ({"lora": 8}, ScenarioError, "wants a mapping"),
         ({"encoder_layers": 12}, NotBuilt, "encoder"),
     ],
 )

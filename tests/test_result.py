@@ -71,7 +71,7 @@ def test_the_keys_are_those_of_the_interface(run):
         "operations",
     }
     assert set(data["critical_path"][0]) == {"kind", "seconds", "share"}
-    assert set(data["parameters"]) == {"total", "per_rank", "active"}
+    assert set(data["parameters"]) == {"total", "per_rank", "active", "trainable"}
     assert set(data["simulation"]) == {"ranks", "classes", "operations", "events", "wall_s"}
 
 

@@ -164,7 +164,6 @@ LATER = [
     "parallel: {ep: 2}",
     "parallel: {etp: 4}",
     "sharding: {offload: {optimizer: nvme, delayed_update: true}}",
-    "training: {optimizer: adafactor}",
     "training: {attention: xformers}",
     "simulation: {steps: 300}",
     "what_if: [{jitter: {sigma: 0.1}}]",
@@ -180,7 +179,7 @@ def test_what_is_not_built_says_what_is(text: str, tmp_path: Path) -> None:
         Scenario.load(file).resolve()
 
 
-@pytest.mark.parametrize("part", ["moe: {experts: 8}", "lora: {rank: 8}", "encoder_layers: 4"])
+@pytest.mark.parametrize("part", ["moe: {experts: 8}", "encoder_layers: 4"])
 def test_models_that_are_not_built(part: str) -> None:
     data = read_text(f"model: {{layers: 2, hidden: 64, heads: 2, vocab: 99, {part}}}\n", name="m", folder=Path())[0]
     with pytest.raises(NotBuilt):

@@ -100,6 +100,7 @@ class Training:
     microbatches: int
     precision: str = "bf16"
     gradient_bytes: int = 4  # per element on the wire
+    accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
     optimizer: str = "adam"
     recompute: str = "none"  # none | selective | full
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
@@ -128,6 +129,13 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Gradients overflow in ``step``: they are reduced, all ranks agree, and nothing is updated."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What is trained, on what, how."""
 
@@ -141,7 +149,7 @@ class Job:
     sharding: Sharding
     training: Training
     algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
-    what_if: tuple[Slow | Delay, ...] = ()
+    what_if: tuple[Slow | Delay | Skip, ...] = ()
     detail: str = "op"  # op | layer | block
     fold: bool = True
     steps: int = 1  # back to back

@@ -24,6 +24,7 @@ from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.comparison import Comparison, compare
 from trainsim.errors import InvalidPlan
 from trainsim.job import Delay, Job, Slow
+from trainsim.model.lora import adapter_tensors
 from trainsim.serial import result_dict
 
 if TYPE_CHECKING:
@@ -188,13 +189,19 @@ class Result:
 
     @cached_property
     def parameters(self) -> dict[str, float]:
-        """Of the whole model, of the mean rank, and of one token's path."""
+        """Of the whole model, of the mean rank, of one token's path, and those that are trained."""
         model, programs = self.job.model, self.simulation.programs
         held = sum(
             programs[int(p)].parameters
             for p in self.simulation.program_of[self.trace.representative[self.trace.rank_class]]
         )
-        return {"total": model.parameters, "per_rank": held / self.lanes.ranks, "active": model.active_parameters}
+        adapters = adapter_tensors(model, 1, model.layers).total
+        return {
+            "total": model.parameters + adapters,
+            "per_rank": held / self.lanes.ranks,
+            "active": model.active_parameters + adapters,
+            "trainable": adapters or model.parameters,
+        }
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainsim.job import Delay, Job, Slow
+from trainsim.job import Delay, Job, Skip, Slow
 from trainsim.units import seconds
 
 MATTERS = 0.1
@@ -52,7 +52,7 @@ class Facts:
 
 def slow_things(job: Job) -> tuple[str, ...]:
     """What the job's ``what_if`` slows down, in words."""
-    return tuple(_words(job, what) for what in job.what_if)
+    return tuple(_words(job, what) for what in job.what_if if not isinstance(what, Skip))
 
 
 def _words(job: Job, what: Slow | Delay) -> str:

@@ -21,6 +21,7 @@ KINDS = {  # where the names of each kind are
     "collectives": ("trainsim.collectives", "algorithms"),
     "strategies": ("trainsim.sharding", "strategies"),
     "frameworks": ("trainsim.frameworks", "framework_names"),
+    "optimizers": ("trainsim.optimizers", "optimizer_names"),
     "scenarios": ("trainsim.scenario.loading", "scenario_names"),
 }
 

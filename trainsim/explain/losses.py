@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from trainsim.explain.counterfactual import Change, balanced, seconds, without_collectives, without_messages, work
+from trainsim.job import Skip
 from trainsim.program.lower import lower
 from trainsim.simulate import Simulation
 from trainsim.system import System
@@ -52,7 +53,9 @@ class Losses:
 def losses(simulation: Simulation, advance: Callable[[], None] = lambda: None) -> Losses:
     """What the step of *simulation* loses to each cause, by running it without; *advance* is called after each run."""
     job, whole = simulation.job, simulation.trace.duration
-    pure = lower(replace(job, what_if=())).system if job.what_if else simulation.plan.system
+    skips = tuple(w for w in job.what_if if isinstance(w, Skip))
+    slowed = len(skips) < len(job.what_if)
+    pure = lower(replace(job, what_if=skips)).system if slowed else simulation.plan.system
 
     def step(system: System) -> float:
         took = seconds(system, whole) / job.steps
@@ -61,7 +64,7 @@ def losses(simulation: Simulation, advance: Callable[[], None] = lambda: None) -
 
     now = whole / job.steps
     saved = {cause: now - step(change(simulation.plan.system)) for cause, change in CAUSES.items()}
-    if job.what_if:
+    if slowed:
         saved["stragglers"] = now - step(pure)
     bare = pure
     for change in CAUSES.values():

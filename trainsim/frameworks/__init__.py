@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from trainsim.errors import UnknownName
+from trainsim.frameworks.layout import StateLayout, state_layout
 from trainsim.frameworks.saved import Saved, read_saved
 
 
@@ -59,9 +60,7 @@ class Framework:
     network_efficiency: float  # part of the NIC's rate that collectives reach with its usual settings
     p2p_efficiency: float
     # memory
-    gradient_memory_bytes: float  # resident, per parameter
-    optimizer_memory_bytes: float  # per parameter before sharding (master, momentum, variance)
-    weight_memory_bytes: float
+    states: StateLayout
     framework_memory: float  # bytes of context, kernels and NCCL
     saved: Saved  # what autograd keeps of each kind of operation
     bucket_copy_bytes: float  # of buffers for a bucket's reduction, per element of it
@@ -80,11 +79,12 @@ def load_framework(name: str, precision: str = "") -> Framework:
 
     >>> load_framework("megatron-core").name
     'megatron-core'
-    >>> [load_framework("megatron-deepspeed-2022", p).gradient_memory_bytes for p in ("bf16", "fp16")]
-    [6.0, 2.0]
+    >>> [load_framework("megatron-deepspeed-2022", p).states.accumulation for p in ("bf16", "fp16")]
+    ['fp32', 'training']
     """
     data = _read(name)
-    data |= data.pop("precisions", {}).get(precision, {})
+    data = _over(data, data.pop("precisions", {}).get(precision, {}))
+    data["states"] = state_layout(data["states"])
     data["source"] = " ".join(data["source"].split())
     data["saved"] = read_saved(name, data["saved"])
     return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
@@ -101,10 +101,12 @@ def _read(name: str) -> dict[str, Any]:
         raise UnknownName("framework", name, framework_names())
     data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
     base = data.pop("base", None)
-    if not base:
-        return data
-    below = _read(base)
-    return below | data | {"saved": below["saved"] | data.get("saved", {})}
+    return _over(_read(base), data) if base else data
+
+
+def _over(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """*data* over *base*, key by key, and inside ``states`` and ``saved`` too."""
+    return base | data | {key: base[key] | data[key] for key in ("states", "saved") if key in base and key in data}
 
 
 _TYPES = {f.name: f.type for f in fields(Framework)}

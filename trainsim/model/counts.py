@@ -5,6 +5,7 @@ Parameters of one rank, and the FLOPs by which training runs are reported.
 from __future__ import annotations
 
 from trainsim.errors import UnknownName
+from trainsim.model.lora import adapter_tensors
 from trainsim.model.transformer import Transformer, layer_parameters_per_rank, padded_vocab
 
 RECOMPUTE = ("none", "selective", "full")
@@ -47,8 +48,9 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
 
     That is four passes over the layers (three without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh)) and three over
     the logits; selective recomputation repeats the two attention products. For models that are not GPT the same
-    passes over their own matrices. Source: Narayanan et al., SC21 (arXiv 2104.04473), section 5.1. BLOOM's 105.22 s
-    on 384 GPUs are its log's 149.02 TFLOP/s:
+    passes over their own matrices. Under adapters frozen matrices have no gradient of their own: two passes over
+    them, three over the scores and over the adapters. Source: Narayanan et al., SC21 (arXiv 2104.04473), section 5.1.
+    BLOOM's 105.22 s on 384 GPUs are its log's 149.02 TFLOP/s:
 
     >>> from trainsim.model.transformer import load_model
     >>> flops = megatron_flops(load_model("bloom-176b"), sequence_length=2048, batch=2048, recompute="full")
@@ -59,6 +61,10 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
         raise UnknownName("kind of recomputation", recompute, RECOMPUTE)
     layer = model.layer_flops(sequence_length=sequence_length, batch=batch)
     scores = 4.0 * batch * sequence_length**2 * model.query_width
-    again = {"none": 0.0, "selective": scores, "full": layer}[recompute]
     logits = model.logits_flops(sequence_length=sequence_length, batch=batch)
+    if model.lora is not None:
+        adapted = 2.0 * batch * sequence_length * adapter_tensors(model, 1, 1).total
+        again = {"none": 0.0, "selective": scores, "full": layer + adapted}[recompute]
+        return model.layers * (2 * layer + scores + 3 * adapted + again) + 2 * logits
+    again = {"none": 0.0, "selective": scores, "full": layer}[recompute]
     return model.layers * (3 * layer + again) + 3 * logits

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from trainsim.model.counts import megatron_flops, parameters_per_rank
+from trainsim.model.lora import adapted
 from trainsim.model.operations import Attention, Gemm, MemoryBound, Operation, Work
 from trainsim.model.recompute import selective
 from trainsim.model.shapes import LOW_PRECISION, Shape, Style, style_of
@@ -35,8 +36,13 @@ SINGLE = 4  # bytes of a number in single precision
 @lru_cache(maxsize=1024)
 def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """One transformer layer in forward order: norm, attention, norm, MLP."""
+    return selective[style.selective](_layer(model, shape, style), model, shape)
+
+
+@adapted
+def _layer(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     one = _Layer(model, shape, style)
-    layer = (
+    return (
         one.norm("norm1"),
         one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.kept_width * shape.element),
         *one.rope(),
@@ -49,10 +55,10 @@ def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Op
         one.linear("fc2", model.hidden, one.ffn_width, "row"),
         one.residual("add2"),
     )
-    return selective[style.selective](layer, model, shape)
 
 
 @lru_cache(maxsize=1024)
+@adapted
 def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Look-up, positions and, if the model has it, the norm after them."""
     one = _Layer(model, shape, style)
@@ -72,6 +78,7 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
 
 
 @lru_cache(maxsize=1024)
+@adapted
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Final norm, logits and cross-entropy."""
     one = _Layer(model, shape, style)
@@ -128,8 +135,8 @@ class _Layer:
 
     def weight_gradient(self, name: str, parameters: float) -> tuple[float, float]:
         """Bytes of a weight's gradient outside the main buffer: while it is made, and kept for all of its shape."""
-        nbytes = self.shape.element * parameters
-        how = self.style.weight_gradients
+        nbytes = float(self.shape.element * parameters)
+        how = "none" if self.model.lora else self.style.weight_gradients  # frozen weights have none
         cached = how == "cached" and name not in ("logits", "embedding")
         return (0.0 if cached or how == "none" else nbytes), (nbytes if cached else 0.0)
 

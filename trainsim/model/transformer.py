@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
+from trainsim.model.adapters import Lora, check_targets, lora
 
 POSITIONS = ("learned", "rotary", "alibi", "none")
 NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
@@ -26,7 +27,6 @@ _KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activ
 _LATER = {
     "moe": "mixture of experts",
     "mla": "multi-head latent attention",
-    "lora": "low-rank adapters",
     "encoder_layers": "encoder-decoder models",
 }
 
@@ -59,6 +59,7 @@ class Transformer:
     embedding_norm: bool = False  # a norm between embedding and first layer (BLOOM)
     activation: str = "gelu"  # of an MLP that is not gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
+    lora: Lora | None = None  # only adapters are trained
 
     def __post_init__(self) -> None:
         for key in (*_SIZES, "max_positions"):
@@ -75,6 +76,8 @@ class Transformer:
                 f"kv_heads={_divisor(self.heads, self.kv_heads, -1)} "
                 f"or kv_heads={_divisor(self.heads, self.kv_heads, 1)} would"
             )
+        if self.lora is not None:
+            check_targets(self.lora, gated=self.gated_mlp)
         if self.positions == "learned" and not self.max_positions:
             raise InvalidPlan(f"model {self.name!r}: learned positions need max_positions, the longest sequence")
 
@@ -173,7 +176,8 @@ class Transformer:
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that :func:`transformer` reads back."""
-        return asdict(self)
+        values = asdict(self)
+        return values | {"lora": self.lora.to_dict()} if self.lora else {k: v for k, v in values.items() if k != "lora"}
 
 
 def layer_parameters_per_rank(model: Transformer, tp: int) -> int:
@@ -250,12 +254,17 @@ def load_model(name: str) -> Transformer:
 def transformer(mapping: Mapping[str, Any]) -> Transformer:
     """The model that a scenario's ``model:`` mapping describes: its family's defaults, then its own values.
 
-    Raises ScenarioError for unknown or missing keys, NotBuilt for parts that are not simulated.
+    Where its ``name`` is one of the catalogue's and it gives no sizes, they are that model's. Raises ScenarioError for
+    unknown or missing keys, NotBuilt for parts that are not simulated.
 
     >>> transformer({"family": "llama", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 32000}).ffn_hidden
     11008
     """
     given = {k: v for k, v in mapping.items() if v is not None and k != "source"}
+    if given.get("name") in model_names() and not set(_SIZES) & set(given):
+        given = {k: v for k, v in _data("catalog", "model", given["name"]).items() if k != "source"} | given
+    if "lora" in given:
+        given["lora"] = lora(given["lora"])
     known = {f.name for f in fields(Transformer)}
     for key in given:
         if key in _LATER and given[key]:

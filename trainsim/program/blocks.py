@@ -168,11 +168,12 @@ class Blocks:
                 lost = []
             inputs = tuple(self.kernel(w, "backward") for w in o.input_gradient)
             weights = tuple(self.kernel(w, "backward") for w in o.weight_gradient)
-            if o.parallel == "row" and sequence:
+            if o.parallel == "row" and sequence and (inputs or weights):
                 yield from self._tp(o, "all_gather")
             if o.parallel == "column":
-                yield from self._beside(self._tp(o, "all_gather") if sequence else (), inputs)
-                yield from self._beside(self._tp(o, "reduce_scatter" if sequence else "all_reduce"), weights)
+                summed = self._tp(o, "reduce_scatter" if sequence else "all_reduce") if inputs else ()
+                yield from self._beside(self._tp(o, "all_gather") if sequence and weights else (), inputs)
+                yield from self._beside(summed, weights)
             else:
                 yield from (*inputs, *weights)
 
@@ -182,10 +183,10 @@ class Blocks:
             if o.again and lost:
                 yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
                 lost = []
-            if o.parallel == "row" and sequence:
+            if o.parallel == "row" and sequence and (o.input_gradient or o.weight_gradient):
                 yield from self._tp(o, "all_gather")
             yield from (self.kernel(w, "backward") for w in o.input_gradient)
-            if o.parallel == "column":
+            if o.parallel == "column" and o.input_gradient:
                 yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
 
     def _weight_gradient(self, operations: Sequence[Operation]) -> Iterator[Piece]:

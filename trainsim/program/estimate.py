@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from trainsim.job import Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
 from trainsim.program.blocks import Block
+from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
@@ -119,7 +121,12 @@ def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
         reduce = _late(reductions, _windows(parts, rank, parts.layer.backward_seconds))
     if exchange.gathers_overlapped and gather:
         gather = _late(gathers, _windows(parts, rank, parts.layer.forward_seconds))
-    return reduce + gather
+    return reduce + gather * (1 - _skipped(parts))
+
+
+def _skipped(parts: Parts) -> float:
+    """The part of the steps whose update is left out."""
+    return len({w.step for w in parts.job.what_if if isinstance(w, Skip)}) / parts.job.steps
 
 
 def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
@@ -156,12 +163,14 @@ def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, floa
 def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job, framework = parts.job, parts.job.framework
-    optimizer = max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
+    done, skipped = 1 - _skipped(parts), _skipped(parts)
+    optimizer = done * max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
+    optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
     fixed = 0.0 if framework.cuda_graph else framework.step_seconds
     flushed = not facts(job.pipeline.schedule).asynchronous
     norm = parts.network.seconds("world", "all_reduce", 4.0) if flushed else 0.0
     embedding = 0.0
-    if job.model.tied_embeddings and parts.network.has("embedding"):
+    if job.model.tied_embeddings and job.model.lora is None and parts.network.has("embedding"):
         size = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         embedding = parts.network.seconds("embedding", "all_reduce", size)
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other

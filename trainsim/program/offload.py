@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
+from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
 from trainsim.sharding import Bucket
 from trainsim.sharding.offload import FP32, gradient_steps, small_bytes
@@ -34,6 +35,12 @@ def partition(mine: Rank) -> float:
     """Parameters whose optimizer states this rank keeps off the GPU."""
     offload = mine.parts.job.sharding.offload
     return offload.ratio * mine.parameters / mine.exchange.shard if offload.optimizer != "none" else 0.0
+
+
+def on_gpu(mine: Rank) -> float:
+    """The part of the optimizer that runs on the GPU."""
+    offload = mine.parts.job.sharding.offload
+    return 1.0 if offload.optimizer == "none" else 1.0 - offload.ratio
 
 
 def gradient_copies(mine: Rank, bucket: Bucket, communicator: str) -> Iterator[Meet]:
@@ -78,13 +85,9 @@ def chains(mine: Rank) -> dict[str, tuple[Task, ...]]:
 
 
 def _on_gpu(mine: Rank) -> Iterator[Instruction]:
-    """The optimizer's kernel over what stays on the GPU."""
-    framework, held = mine.parts.job.framework, mine.parameters
-    stays = held / mine.exchange.shard - partition(mine)
-    if stays <= 0:
-        return
-    nbytes = framework.optimizer_bytes_per_parameter * stays + framework.gradient_copy_bytes_per_parameter * held
-    yield mine.parts.blocks.traffic("optimizer", nbytes, "optimizer")
+    """The optimizer's kernels over what stays on the GPU."""
+    if stays := on_gpu(mine):
+        yield from gpu_step(mine.parts, mine.rank, mine.exchange.shard, stays=stays)
 
 
 def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
@@ -200,12 +203,15 @@ def step_seconds(mine: Rank) -> float:
     """The optimizer's step in closed form, seconds, when all ranks of a host do it at once."""
     offload, network = mine.parts.job.sharding.offload, mine.parts.network
 
-    def seconds(operation: str, size: float) -> float:
-        return network.crowded_seconds("offload", operation, size)
+    def seconds(operation: str, size: float, communicator: str = "offload") -> float:
+        return network.crowded_seconds(communicator, operation, size)
 
     total = beside = 0.0
     for i in optimizer_step(mine, 0):
-        total += seconds(i.operation, i.nbytes) if isinstance(i, Meet) else getattr(i, "seconds", 0.0)
+        if isinstance(i, Meet):
+            total += seconds(i.operation, i.nbytes, "offload" if i.kind == "offload" else i.communicator)
+        else:
+            total += getattr(i, "seconds", 0.0)
     moved, groups = partition(mine), len(sub_groups(mine)) or 1
     if offload.optimizer == "nvme":
         reads = seconds("nvme_read", moved * (STATES + FP32)) * offload.pipeline_read

@@ -4,20 +4,25 @@ A job worked out once: its network, its virtual stages and the blocks that they 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from trainsim.job import Job
 from trainsim.model.layers import (
     Shape,
+    Style,
     embedding_operations,
     head_operations,
     layer_operations,
     parameters_per_rank,
     style_of,
 )
+from trainsim.model.lora import adapter_tensors, first_layer
+from trainsim.model.matrices import Matrix, Tensors, joined, tensors
 from trainsim.program.blocks import Block, Blocks, element_bytes
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
+from trainsim.program.states import gradient_bytes, number_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import Exchange, strategies
@@ -40,6 +45,7 @@ class Parts:
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
+    first: Block | None = None  # the first layer, where nothing below it is trained
     _exchanges: dict[int, Exchange] = field(default_factory=dict, repr=False)
 
     @property
@@ -55,10 +61,18 @@ class Parts:
         """The blocks of the layers of a virtual stage, in forward order."""
         limit = self.job.training.recompute_layers
         mine = stage.layers if limit is None else min(limit, stage.layers)
-        return (self.layer,) * mine + (self.spare,) * (stage.layers - mine)
+        blocks = (self.layer,) * mine + (self.spare,) * (stage.layers - mine)
+        return (self.first, *blocks[1:]) if self.first and stage.embedding and blocks else blocks
 
     def gradients(self, stage: Stage) -> Gradients:
-        """Parameters of a virtual stage on one rank, split as its gradients become ready."""
+        """Trained parameters of a virtual stage on one rank, split as their gradients become ready."""
+        if self.job.model.lora is None:
+            return self.held(stage)
+        each = adapter_tensors(self.job.model, self.job.parallel.tp, 1).total
+        return Gradients(head=0, layers=(each,) * stage.layers, embedding=0)
+
+    def held(self, stage: Stage) -> Gradients:
+        """All parameters of a virtual stage on one rank, adapters aside."""
         job = self.job
 
         def count(layers: int, *, embedding: bool = False, head: bool = False) -> int:
@@ -79,6 +93,21 @@ class Parts:
             layers=(count(1),) * stage.layers,
             embedding=embedding,
         )
+
+    def trained(self, rank: int, *, tp: int | None = None) -> Tensors:
+        """The tensors that pipeline rank *rank* trains, cut over *tp* ranks (None: as it holds them)."""
+        return joined(tuple(self._trained(s, tp or self.job.parallel.tp) for s in self.of_rank(rank)))
+
+    def _trained(self, stage: Stage, tp: int) -> Tensors:
+        """The tensors of a virtual stage; what embedding and head hold beside their norms is tables."""
+        model, parts = self.job.model, self.gradients(stage)
+        if model.lora is not None:
+            return adapter_tensors(model, tp, stage.layers)
+        norms = model.embedding_norm_parameters * stage.embedding + model.final_norm_parameters * stage.head
+        rows = (parts.head + parts.embedding - norms) // model.hidden
+        layers = tensors(model, tp, stage.layers)
+        tables = (Matrix(rows, model.hidden, 1),) if rows else ()
+        return layers._replace(tables=tables, vectors=layers.vectors + norms)
 
     def exchange(self, rank: int) -> Exchange:
         """What pipeline rank *rank* sends for data parallelism.
@@ -151,21 +180,45 @@ def work_out(job: Job) -> Parts:
     return replace(first, later=tuple(later)) if slices > 1 else first
 
 
+def _style(job: Job) -> Style:
+    """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds."""
+    style = style_of(job.framework, job.training.attention)
+    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
+        style = replace(style, weight_gradients="none")  # the strategy counts them
+    if job.training.accumulation_dtype is None or not style.accumulation_bytes:
+        return style
+    return replace(style, accumulation_bytes=number_bytes(job) + 2 * gradient_bytes(job))
+
+
+def _launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
+    """Kernels that the host launches per layer, forward and backward: adapters add theirs, frozen weights need none."""
+    out = {"forward": job.framework.operations_forward, "backward": job.framework.operations_backward}
+    if job.model.lora is not None:
+        counts = [
+            Counter(
+                forward=sum(len(o.forward) for o in some),
+                backward=sum(len(o.input_gradient) + len(o.weight_gradient) for o in some),
+            )
+            for some in (layer_operations(m, shape, style) for m in (job.model, replace(job.model, lora=None)))
+        ]
+        out = {kind: max(0, number + counts[0][kind] - counts[1][kind]) for kind, number in out.items()}
+    return out
+
+
 def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
     """Stages of *job*, and the blocks of one shape."""
-    training, framework = job.training, job.framework
-    style = style_of(framework, training.attention)
-    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
-        style = replace(style, weight_gradients="none")  # they are the unit's, which its strategy counts
+    training, style = job.training, _style(job)
     split = facts(job.pipeline.schedule).split
-    launches = {"forward": framework.operations_forward, "backward": framework.operations_backward}
     layers = layer_operations(job.model, shape, style)
+    launches = _launches(job, shape, style)
     embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)
     layer = blocks.block(layers, recompute=training.recompute, **launches, split=split)
     spare = layer
     if training.recompute_layers is not None:
         spare = blocks.block(layers, recompute="none", **launches, split=split)
-    vocabulary = None
+    first, vocabulary = None, None
+    if job.model.lora is not None:
+        first = blocks.block(first_layer(layers), recompute=training.recompute, **launches, split=split)
     if job.pipeline.vocabulary_parallel:
         vocabulary = spread(blocks, shape, style)
         head, launches = head[:1], {"forward": 0, "backward": 0}
@@ -179,4 +232,5 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
         embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
         head=replace(blocks.block(head, recompute="none", **launches, split=split), category="logits"),
         vocabulary=vocabulary,
+        first=first,
     )

@@ -7,8 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from trainsim.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
+from trainsim.program.states import States, states
 from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, items_of, slots_of
@@ -97,8 +99,22 @@ class Rank:
 
     @cached_property
     def parameters(self) -> int:
-        """Parameters that it holds, of all chunks."""
-        return sum(self.parts.gradients(s).total for s in self.stages)
+        """Parameters that it holds, of all chunks: frozen ones and adapters too."""
+        frozen = self.parts.job.model.lora is not None
+        adapters = sum(self.parts.gradients(s).total for s in self.stages) if frozen else 0
+        return sum(self.parts.held(s).total for s in self.stages) + adapters
+
+    def states(self, versions: int = 1) -> States:
+        """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""
+        held = self.parts.trained(self.rank)
+        return states(
+            self.parts.job,
+            parameters=self.parameters,
+            trainable=held.total,
+            exchange=self.exchange,
+            held=held,
+            versions=versions,
+        )
 
     def role(self, slot: Slot) -> Role:
         """Which pass *slot* is, for what goes on beside it."""
@@ -108,6 +124,10 @@ class Rank:
         """The update that follows *slot* at once, where the schedule does not flush."""
         number, rest = divmod(slot.microbatch + 1, self.per_update)
         return number - 1 if self.schedule.asynchronous and slot.work is Work.B and not rest else None
+
+    def skips(self, step: int) -> bool:
+        """Whether gradients overflow in *step*, so that its update is left out."""
+        return any(isinstance(w, Skip) and w.step == step for w in self.parts.job.what_if)
 
     def ends_step(self, update: int) -> bool:
         """Whether *update* is the last of its step."""

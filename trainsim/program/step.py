@@ -171,21 +171,22 @@ class _Passes:
 
 
 def _memory(mine: Rank) -> Memory:
-    """Model states by the framework's bytes per parameter; receive buffers for both directions of the pipeline.
+    """Model states; receive buffers for both directions of the pipeline.
 
     Where nothing is flushed, several versions of the weights are held.
     """
     held_versions = mine.schedule.versions
     copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
-    framework, held, vocabulary = mine.parts.job.framework, mine.parameters, mine.parts.vocabulary
-    buffers = 2 * mine.parts.message_bytes if mine.parts.job.parallel.pp > 1 else 0.0
-    exchange, extra = mine.exchange, mine.exchange.extra
-    buffers += framework.bucket_copy_bytes * min(held, framework.bucket_parameters) + mine.parts.layer.resident
-    buffers += framework.step_copy_bytes * held / exchange.shard
+    parts, held, vocabulary = mine.parts, mine.states(copies), mine.parts.vocabulary
+    buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
+    extra = mine.exchange.extra
+    framework, trained = parts.job.framework, parts.trained(mine.rank).total
+    buffers += framework.bucket_copy_bytes * min(trained, framework.bucket_parameters) + parts.layer.resident
+    buffers += framework.step_copy_bytes * trained / mine.exchange.shard
     memory = Memory(
-        weights=framework.weight_memory_bytes * held * copies / exchange.weights_shard + extra.get("weights", 0.0),
-        gradients=framework.gradient_memory_bytes * held / exchange.gradients_shard + extra.get("gradients", 0.0),
-        optimizer=framework.optimizer_memory_bytes * held / exchange.shard,
+        weights=held.weights + extra.get("weights", 0.0),
+        gradients=held.gradients + extra.get("gradients", 0.0),
+        optimizer=held.optimizer,
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.framework_memory,

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainsim.program import offload
-from trainsim.program.instructions import EARLY, Instruction, Kernel, Meet, Signal, Task, Template, Wait
+from trainsim.program.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
+from trainsim.program.optimizer import gradient_check
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.program.templates import Cut, Cuts
@@ -22,10 +23,11 @@ def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
     if not (mine.reduces and mine.exchange.overlapped):
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
-    return {
-        min(b.after, last): Cut(after=(Signal(f"ready.{stage.index}.{k}", step),))
-        for k, b in enumerate(mine.exchange.reductions[chunk])
-    }
+    ready: dict[int, tuple[Signal, ...]] = {}
+    for k, b in enumerate(mine.exchange.reductions[chunk]):
+        at = min(b.after, last)
+        ready[at] = (*ready.get(at, ()), Signal(f"ready.{stage.index}.{k}", step))
+    return {at: Cut(after=signals) for at, signals in ready.items()}
 
 
 def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
@@ -52,7 +54,10 @@ def reductions(mine: Rank, step: int) -> Iterator[Task]:
         for stage in mine.stages:
             buckets = reversed(list(enumerate(exchange.gathers[stage.chunk])))
             gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
-            yield Task(_collectives(mine, "gather", stage, gathers), step)
+            if step and mine.skips(step - 1):  # nothing was updated
+                yield Task(Template("gather", stage.chunk, tuple(s for *_, after in gathers for s in after)), step)
+            else:
+                yield Task(_collectives(mine, "gather", stage, gathers), step)
     if not exchange.overlapped:
         return
     for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
@@ -87,34 +92,58 @@ def _collective(mine: Rank, name: str, communicator: str, bucket: Bucket) -> lis
 def update(mine: Rank, number: int) -> Template:
     """After a last backward: reductions that are left, tied embeddings, norm, optimizer, gathers, loss.
 
-    Without a flush there is no norm of all gradients; of several updates per step the last one ends it.
+    Without a flush there is no norm of all gradients; of several updates per step the last one ends it. A step that is
+    skipped ends once all ranks know that gradients have overflowed.
     """
-    parts, exchange, network = mine.parts, mine.exchange, mine.parts.network
-    job, framework = parts.job, parts.job.framework
-    out: list[Instruction] = []
-    out += [Wait(f"over.{chain}") for chain in chains(exchange.beside)]
-    if network.has("dp") or mine.offloads:
-        out += _exposed(mine, "reduce") if not exchange.overlapped else [Wait("reduced")]
-    if parts.vocabulary is not None:
-        out += parts.vocabulary.tied(mine.rank)
+    exchange, has_replicas = mine.exchange, mine.parts.network.has("dp")
+    out: list[Piece] = [*_reduced(mine), *_agreed(mine, number)]
+    if mine.skips(number):
+        out.append(gradient_check(mine.parts, mine.rank))
+    else:
+        temporary = mine.states().step_transient * offload.on_gpu(mine)
+        step = offload.optimizer_step(mine, number)
+        out += [Hold("temporary", temporary), *step, Hold("temporary", -temporary)]
+        if has_replicas and exchange.gathers and not exchange.gathers_overlapped:
+            out += _exposed(mine, "gather")
+    if not mine.ends_step(number):
+        return Template.of(EARLY, 0, out)
+    return Template.of("update", 0, [*out, *_end(mine, number)])
+
+
+def _reduced(mine: Rank) -> Iterator[Instruction]:
+    """What is left of the reductions, and the sum of both ends of a tied embedding."""
+    job = mine.parts.job
+    yield from (Wait(f"over.{chain}") for chain in chains(mine.exchange.beside))
+    if mine.parts.network.has("dp") or mine.offloads:
+        yield from _exposed(mine, "reduce") if not mine.exchange.overlapped else [Wait("reduced")]
+    if mine.parts.vocabulary is not None:
+        yield from mine.parts.vocabulary.tied(mine.rank)
     elif _shares_embedding(mine):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
-        out.append(Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp"))
-    if network.has("world") and not (job.pipeline.post_validation or mine.schedule.asynchronous):
-        names = ["overflow check", "gradient norm"] if job.training.loss_scaling else ["gradient norm"]
-        out += [Meet(name, "other", "world", "all_reduce", SCALAR, stream="dp") for name in names]
-    out += offload.optimizer_step(mine, number)
-    if network.has("dp") and exchange.gathers and not exchange.gathers_overlapped:
-        out += _exposed(mine, "gather")
-    if not mine.ends_step(number):
-        return Template(EARLY, 0, tuple(out))
-    if network.has("dp") and any(s.head for s in mine.stages):
-        out.append(Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp"))
+        yield Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp")
+
+
+def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
+    """The numbers that all ranks have to agree on before they update."""
+    job = mine.parts.job
+    if not mine.parts.network.has("world") or job.pipeline.post_validation or mine.schedule.asynchronous:
+        return
+    skips = mine.skips(number)
+    if job.training.loss_scaling or skips:
+        yield Meet("overflow check", "other", "world", "all_reduce", SCALAR, stream="dp")
+    if not skips:
+        yield Meet("gradient norm", "other", "world", "all_reduce", SCALAR, stream="dp")
+
+
+def _end(mine: Rank, number: int) -> Iterator[Instruction]:
+    """What follows the last update of a step."""
+    job, framework = mine.parts.job, mine.parts.job.framework
+    if mine.parts.network.has("dp") and any(s.head for s in mine.stages):
+        yield Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp")
     if framework.step_seconds > 0 and not framework.cuda_graph:
-        out.append(Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0))
+        yield Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0)
     if mine.gathers_ahead and number + 1 < job.steps:
-        out.append(Signal("updated", number + 1))
-    return Template("update", 0, tuple(out))
+        yield Signal("updated", number + 1)
 
 
 def _exposed(mine: Rank, work: str) -> list[Instruction]:
@@ -132,6 +161,7 @@ def _shares_embedding(mine: Rank) -> bool:
     stages = mine.parts.stages
     return (
         mine.parts.job.model.tied_embeddings
+        and mine.parts.job.model.lora is None
         and stages[0].rank != stages[-1].rank
         and mine.rank in (stages[0].rank, stages[-1].rank)
     )

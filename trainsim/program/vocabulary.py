@@ -89,7 +89,7 @@ class Vocabulary:
     def tied(self, rank: int) -> Iterator[Meet]:
         """A tied head's gradients are summed with the embedding's, pipeline rank by pipeline rank."""
         job, ranks = self.job, self.job.parallel.pp
-        if not job.model.tied_embeddings:
+        if not job.model.tied_embeddings or job.model.lora is not None:
             return
         nbytes = job.padded_vocab / (job.parallel.tp * ranks) * job.model.hidden * job.training.gradient_bytes
         for other in range(1, ranks) if rank == 0 else (rank,):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.expectation import AGREES
@@ -71,8 +71,7 @@ def headline(result: Result) -> RenderableType:
         "per GPU": f"model {speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s (MFU {speed.mfu:.1%}), with recomputation "
         f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s (HFU {speed.hfu:.1%})",
         "": f"[dim]{CONVENTION}[/]",
-        "parameters": f"{count(result.parameters['total'])} in all, {count(result.parameters['per_rank'])} on the "
-        "mean rank",
+        "parameters": _parameters(result.parameters),
         "simulated": f"{counted(lanes.ranks, 'rank')} as {counted(result.trace.classes, 'class')}, "
         f"{count(result.trace.operations)} operations, in {seconds(result.simulation.wall_s)}",
     }
@@ -81,6 +80,11 @@ def headline(result: Result) -> RenderableType:
     for name, text in rows.items():
         grid.add_row(name, Prose(text))
     return titled(result.name, grid)
+
+
+def _parameters(some: Mapping[str, float]) -> str:
+    trained = f", {count(some['trainable'])} of them trained" if some["trainable"] < some["total"] else ""
+    return f"{count(some['total'])} in all{trained}, {count(some['per_rank'])} on the mean rank"
 
 
 def where(result: Result) -> RenderableType:

@@ -11,7 +11,6 @@ from trainsim.schedules import schedules
 from trainsim.sharding import strategies
 
 MOST_STEPS = 64
-OPTIMIZERS = ("adam", "adamw")
 # fmt: off
 SCHEDULES = (
     "eager-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half", "v-min", "1f1b-v",
@@ -20,6 +19,8 @@ SCHEDULES = (
 )
 # fmt: on
 """Names of the language; those without a file in ``schedules/`` are not built."""
+ADAPTED = ("ddp", "zero1")
+"""Strategies that know which parameters are trained."""
 SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 """Schedules that can run the head on all pipeline ranks."""
 
@@ -34,7 +35,7 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     for k, entry in enumerate(spec.what_if):
         for name in ("jitter", "fail"):
             if name in entry.model_fields_set:
-                yield Fault(f"what_if.{k}.{name}", f"{name} is not simulated yet; slow and delay are")
+                yield Fault(f"what_if.{k}.{name}", f"{name} is not simulated yet; slow, delay and skip are")
     if spec.simulation.steps > MOST_STEPS:
         yield Fault("simulation.steps", f"more than {MOST_STEPS} steps tell nothing new; the period is the same")
 
@@ -42,10 +43,12 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
 def _model(spec: ScenarioSpec) -> Iterator[Fault]:
     if not isinstance(spec.model, ModelSpec):
         return
-    names = {"moe": "mixture of experts", "mla": "latent attention", "lora": "LoRA"}
+    names = {"moe": "mixture of experts", "mla": "latent attention"}
     for key, name in names.items():
         if getattr(spec.model, key) is not None:
             yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
+    if spec.model.lora is not None and spec.sharding.strategy not in (None, *ADAPTED):
+        yield Fault("model.lora", f"not simulated yet with {spec.sharding.strategy}; {' and '.join(ADAPTED)} are")
     if spec.model.encoder_layers:
         yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
 
@@ -85,7 +88,5 @@ def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
 
 def _training(spec: ScenarioSpec) -> Iterator[Fault]:
     training = spec.training
-    if training.optimizer not in OPTIMIZERS:
-        yield Fault("training.optimizer", f"not simulated yet; {' and '.join(OPTIMIZERS)} are")
     if training.attention == "xformers":
         yield Fault("training.attention", "not simulated yet; flash2 is the nearest")

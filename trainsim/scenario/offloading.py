@@ -10,13 +10,15 @@ from trainsim.errors import NotBuilt
 from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
-from trainsim.scenario.schema import OffloadSpec, ScenarioSpec
+from trainsim.scenario.schema import ModelSpec, OffloadSpec, ScenarioSpec
 from trainsim.schedules.lookup import facts
 
 SHARDED = ("zero3", "zeropp")
 """Strategies whose parameters are shared out between passes: those can lie elsewhere."""
 LATER = ("fsdp", "hsdp", "mics")
 """Strategies whose offload nobody simulates (MiCS has none)."""
+HOST_OPTIMIZERS = ("adam", "adamw")
+"""Optimizers that DeepSpeed runs on the host (deepspeed/ops/adam/cpu_adam.py)."""
 KEY = "sharding.offload"
 
 
@@ -31,6 +33,12 @@ def offload_faults(spec: ScenarioSpec) -> Iterator[Fault]:
     if offload.parameters != "none" and strategy not in SHARDED:
         where = f"{strategy} keeps" if strategy else "the strategy that follows from dp keeps"
         yield Fault(f"{KEY}.parameters", f"{where} parameters on every GPU; {' and '.join(SHARDED)} share them out")
+    if offload.optimizer != "none" and spec.training.optimizer not in HOST_OPTIMIZERS:
+        known = " and ".join(HOST_OPTIMIZERS)
+        yield Fault("training.optimizer", f"not simulated yet on the host; {known} are, or offload.optimizer: none")
+    away = offload.optimizer != "none" or offload.parameters != "none"
+    if away and isinstance(spec.model, ModelSpec) and spec.model.lora is not None:
+        yield Fault("model.lora", "not simulated yet with offload; without it is")
     if offload.delayed_update and "deepspeed" in spec.framework:
         yield Fault(
             f"{KEY}.delayed_update",

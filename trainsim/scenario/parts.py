@@ -14,7 +14,7 @@ import numpy as np
 from trainsim.errors import NotBuilt, ScenarioError, TrainsimError, nearest
 from trainsim.hardware.cluster import Cluster, load_topology
 from trainsim.hardware.topology import OVERRIDES
-from trainsim.job import Delay, Slow
+from trainsim.job import Delay, Skip, Slow
 from trainsim.model.transformer import Transformer, load_model, transformer
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
@@ -22,6 +22,8 @@ from trainsim.scenario.loading import read_scenario
 from trainsim.scenario.schema import ModelSpec, SlowSpec
 
 MOST_RANKS = 1 << 21
+BESIDE = ("delayed_update", "pipeline_read", "pipeline_write")
+"""Kinds of offload whose chains count on an update in every step."""
 
 
 def find_model(context: Context) -> Transformer:
@@ -29,8 +31,8 @@ def find_model(context: Context) -> Transformer:
     named = context.spec.model
     with context.at("model"):
         if isinstance(named, ModelSpec):
-            later = {"moe", "mla", "lora", "encoder_layers"}
-            return transformer(named.model_dump(exclude_none=True, exclude=later))
+            later = {"moe", "mla", "encoder_layers"}
+            return transformer(named.model_dump(exclude_none=True, exclude_unset=True, exclude=later))
         if "/" not in named and Path(named).suffix not in (".yaml", ".yml", ".json"):
             return load_model(named)
         path = context.origin.folder / named
@@ -77,15 +79,24 @@ def _cluster(name: str, nodes: int | None, overrides: str) -> Cluster:
     return load_topology(name, nodes=nodes, overrides=values)
 
 
-def perturbations(context: Context, cluster: Cluster) -> tuple[Slow | Delay, ...]:
-    """The stragglers of ``what_if``, with the ranks and links that they mean."""
-    out: list[Slow | Delay] = []
+def perturbations(context: Context, cluster: Cluster, *, flushes: bool) -> tuple[Slow | Delay | Skip, ...]:
+    """What goes wrong in ``what_if``, with the ranks and links that are meant; *flushes*: whether steps have an end."""
+    out: list[Slow | Delay | Skip] = []
     for k, entry in enumerate(context.spec.what_if):
         if entry.slow:
             out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster))
         if entry.delay:
             _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, cluster.ranks, "rank")
             out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
+        if entry.skip and not flushes:
+            message = "this schedule updates weights while others are in flight; one that flushes can skip a step"
+            context.require(Fault(f"what_if.{k}.skip", message))
+        if entry.skip and any(getattr(context.spec.sharding.offload, key) for key in BESIDE):
+            message = f"not simulated yet with {', '.join(BESIDE)} of offload; without them it is"
+            context.require(Fault(f"what_if.{k}.skip", message), NotBuilt)
+        if entry.skip:
+            _inside(context, f"what_if.{k}.skip.step", entry.skip.step, context.spec.simulation.steps, "step")
+            out.append(Skip(step=entry.skip.step))
     return tuple(out)
 
 

@@ -60,7 +60,7 @@ def resolve(context: Context) -> Resolved:
         sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule),
         training=training,
         algorithm=_algorithms(context),
-        what_if=perturbations(context, cluster),
+        what_if=perturbations(context, cluster, flushes=not facts(pipeline.schedule).asynchronous),
         detail=spec.simulation.detail,
         fold=spec.simulation.fold,
         steps=spec.simulation.steps,

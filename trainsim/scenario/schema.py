@@ -210,7 +210,8 @@ class TrainingSpec(Section):
     global_batch: Size | None = None
     precision: Precision = "bf16"
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
-    optimizer: Literal["adam", "adamw", "sgd", "adafactor", "adam8bit"] = "adam"
+    accumulation_dtype: Literal["fp32", "fp16", "bf16"] | None = None
+    optimizer: str = "adam"
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
@@ -253,18 +254,25 @@ class DelaySpec(Section):
     seconds: Seconds
 
 
+class SkipSpec(Section):
+    """Gradients overflow in one of the steps: its update and the gather of parameters are left out."""
+
+    step: NotNegative
+
+
 class WhatIfSpec(Section):
     """One perturbation. This version cannot simulate ``jitter`` and ``fail`` yet."""
 
     slow: SlowSpec | None = None
     delay: DelaySpec | None = None
+    skip: SkipSpec | None = None
     jitter: Any = None
     fail: Any = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> WhatIfSpec:
         if len(self.model_fields_set) != 1:
-            raise ValueError("write one of slow, delay, jitter or fail per entry of the list")
+            raise ValueError("write one of slow, delay, skip, jitter or fail per entry of the list")
         return self
 
 

@@ -7,6 +7,7 @@ from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.job import Parallel, Training
 from trainsim.model.transformer import Transformer
+from trainsim.optimizers import load_optimizer
 from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
 from trainsim.scenario.schema import RecomputeSpec
@@ -49,7 +50,8 @@ def resolve_training(
         microbatches=microbatches,
         precision=spec.precision,
         gradient_bytes=_gradient_bytes(context, framework),
-        optimizer=spec.optimizer,
+        accumulation_dtype=_accumulation(context),
+        optimizer=_optimizer(context),
         recompute=mode,
         recompute_layers=layers,
         attention=_attention(context, framework),
@@ -111,6 +113,23 @@ def gradient_dtype(nbytes: int, precision: str) -> str:
     ('fp32', 'fp16', 'bf16')
     """
     return "fp32" if nbytes == GRADIENT_BYTES["fp32"] else "fp16" if precision == "fp16" else "bf16"
+
+
+def _optimizer(context: Context) -> str:
+    name = context.spec.training.optimizer
+    with context.at("training.optimizer"):
+        return load_optimizer(name).name
+
+
+def _accumulation(context: Context) -> str | None:
+    """The scenario's, if it is one that the precision has: 16-bit sums are in the precision of training."""
+    given, precision = context.spec.training.accumulation_dtype, context.spec.training.precision
+    low = "fp16" if precision == "fp16" else "bf16"
+    if given not in (None, "fp32", low) or (given == low and precision in SINGLE):
+        known = "fp32" if precision in SINGLE else f"fp32 and {low}"
+        reason = f"gradients of {precision} are not summed in {given}; {known} would work"
+        context.require(checks.Fault("training.accumulation_dtype", reason), ScenarioError)
+    return given
 
 
 def _tp_overlap(context: Context, framework: Framework) -> str:

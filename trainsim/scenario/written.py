@@ -61,6 +61,7 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
         "global_batch": training.global_batch,
         "precision": training.precision,
         "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
+        **({"accumulation_dtype": training.accumulation_dtype} if training.accumulation_dtype else {}),
         "optimizer": training.optimizer,
         **({"loss_scaling": spec.loss_scaling} if training.precision == "fp16" else {}),
         "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,

@@ -1,0 +1,82 @@
+"""
+Low-rank adapters on a frozen model (LoRA, Hu et al. 2021, arXiv 2106.09685): which linear layers have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainsim.errors import InvalidPlan, ScenarioError, UnknownName, nearest
+
+USUAL = ("q", "v")
+"""The layers of the paper's experiments, and peft's default for Llama."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Two small matrices, ``rank`` x inputs and outputs x ``rank``, beside each of the ``targets``."""
+
+    rank: int
+    targets: tuple[str, ...] = USUAL
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``lora`` reads back."""
+        return {"rank": self.rank, "targets": list(self.targets)}
+
+
+def lora(given: Mapping[str, Any] | Lora) -> Lora:
+    """The adapters that a scenario's ``model.lora`` describes. Raises ScenarioError and InvalidPlan.
+
+    >>> lora({"rank": 8})
+    Lora(rank=8, targets=('q', 'v'))
+    """
+    if isinstance(given, Lora):
+        return given
+    if not isinstance(given, Mapping):
+        raise ScenarioError("model.lora wants a mapping, such as {rank: 8, targets: [q, v]}")
+    for key in given:
+        if key not in ("rank", "targets"):
+            near = nearest(str(key), ("rank", "targets"))
+            raise ScenarioError(
+                f"model.lora: unknown key {key!r}; {f'did you mean {near!r}?' if near else 'rank, targets'}"
+            )
+    rank, targets = given.get("rank"), given.get("targets", USUAL)
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        raise InvalidPlan(f"model.lora: rank is {rank!r}; it must be a whole number >= 1, for example 16")
+    if not isinstance(targets, list | tuple) or not targets or not all(isinstance(name, str) for name in targets):
+        raise InvalidPlan(f"model.lora: targets is {targets!r}; it must be a list of linear layers, such as [q, v]")
+    return Lora(rank=rank, targets=tuple(targets))
+
+
+def members(target: str, *, gated: bool) -> tuple[str, ...]:
+    """The linear layers that *target* means; several where their product is one and has one adapter.
+
+    Raises UnknownName.
+
+    >>> members("qkv", gated=True), members("up", gated=False)
+    (('q', 'k', 'v'), ('fc1',))
+    """
+    known = {name: (name,) for name in ("q", "k", "v", "o")} | {"qkv": ("q", "k", "v"), "proj": ("o",)}
+    if gated:
+        known |= {name: (name,) for name in ("gate", "up", "down")} | {"fc1": ("gate", "up"), "fc2": ("down",)}
+    else:
+        known |= {"fc1": ("fc1",), "fc2": ("fc2",), "up": ("fc1",), "down": ("fc2",)}
+    if target not in known:
+        raise UnknownName("linear layer for an adapter", target, known)
+    return known[target]
+
+
+def check_targets(one: Lora, *, gated: bool) -> None:
+    """Every target exists and no layer has two adapters. Raises UnknownName and InvalidPlan."""
+    seen: dict[str, str] = {}
+    for target, name in _pairs(one, gated):
+        if name in seen:
+            raise InvalidPlan(f"model.lora: {target} and {seen[name]} both put an adapter on {name}; leave one out")
+        seen[name] = target
+
+
+def _pairs(one: Lora, gated: bool) -> Iterator[tuple[str, str]]:
+    for target in one.targets:
+        yield from ((target, name) for name in members(target, gated=gated))
