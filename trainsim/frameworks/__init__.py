@@ -46,6 +46,7 @@ class Framework:
     # communication
     tp_overlap: str  # none | wgrad | userbuffers
     userbuffers_exposed: float  # part of the forward TP collectives that stays visible with userbuffers
+    zero3_overlap: bool  # the same where parameters are shared too
     gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
     gradient_bytes: int  # on the wire, per parameter
     zero1_operation: str  # reduce_scatter | all_reduce: what ZeRO-1 sends

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainsim.errors import NotBuilt
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
@@ -12,6 +14,17 @@ from trainsim.schedules.lookup import facts
 from trainsim.sharding import strategies
 
 ALWAYS = frozenset({"strategy", "overlap", "offload"})
+
+
+def with_framework(context: Context) -> Context:
+    """*context* with the framework whose strategy it is, where the scenario names none."""
+    spec = context.spec
+    if spec.framework is not None:
+        return context
+    name = strategies[spec.sharding.strategy].framework if spec.sharding.strategy else "neutral"
+    if spec.sharding.strategy:
+        context.derived("framework", name, f"whose {spec.sharding.strategy} is simulated")
+    return replace(context, spec=spec.model_copy(update={"framework": name}))
 
 
 def resolve_sharding(
@@ -26,7 +39,8 @@ def resolve_sharding(
     elif whole and strategy != "ddp":
         message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
         context.require(Fault("sharding.strategy", message))
-    overlap = default(context, "sharding.overlap", spec.overlap, framework.gradient_overlap)
+    usual = framework.zero3_overlap if strategies[strategy].shares_parameters else framework.gradient_overlap
+    overlap = default(context, "sharding.overlap", spec.overlap, usual)
     given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
     given |= _of_a_node(context, strategy, _node(cluster, parallel))
     return Sharding(

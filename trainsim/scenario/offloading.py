@@ -39,7 +39,7 @@ def offload_faults(spec: ScenarioSpec) -> Iterator[Fault]:
     away = offload.optimizer != "none" or offload.parameters != "none"
     if away and isinstance(spec.model, ModelSpec) and spec.model.lora is not None:
         yield Fault("model.lora", "not simulated yet with offload; without it is")
-    if offload.delayed_update and "deepspeed" in spec.framework:
+    if offload.delayed_update and "deepspeed" in (spec.framework or ""):
         yield Fault(
             f"{KEY}.delayed_update",
             f"it stands in the ZeRO-Offload paper (arXiv 2101.06840) and not in DeepSpeed, which {spec.framework} is; "

@@ -14,7 +14,7 @@ from trainsim.job import Job, Parallel, Pipeline, Training
 from trainsim.model.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context
-from trainsim.scenario.exchange import check_sharding, resolve_sharding
+from trainsim.scenario.exchange import check_sharding, resolve_sharding, with_framework
 from trainsim.scenario.limits import limits
 from trainsim.scenario.offloading import require_storage
 from trainsim.scenario.parts import find_cluster, find_model, perturbations
@@ -40,9 +40,10 @@ def resolve(context: Context) -> Resolved:
     """
     for fault in limits(context.spec):
         context.require(fault, NotBuilt)
+    context = with_framework(context)
     spec = context.spec
     with context.at("framework"):
-        framework = load_framework(spec.framework, spec.training.precision)
+        framework = load_framework(spec.framework or "", spec.training.precision)
     model, cluster = find_model(context), find_cluster(context)
     parallel = _parallel(context, model, cluster)
     training = resolve_training(context, model, cluster, framework, parallel)

@@ -294,7 +294,7 @@ class ScenarioSpec(Section):
     """A whole scenario file. ``derived`` stands beside a resolved scenario and is ignored when read again."""
 
     name: Annotated[str, AfterValidator(_printable)] | None = None
-    framework: str = "neutral"
+    framework: str | None = None
     model: Model
     cluster: ClusterSpec
     parallel: ParallelSpec = ParallelSpec()

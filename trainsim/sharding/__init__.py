@@ -68,13 +68,16 @@ class Strategy:
 
     ``plan`` says what a pipeline rank with some chunks exchanges; ``uses`` are the options of the scenario's sharding
     section that it understands beside strategy, overlap and offload; ``refuses`` gives (option, reason) for what does
-    not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage.
+    not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage;
+    ``shares_parameters``: these are gathered for it. ``framework`` is the profile whose strategy it is.
     """
 
     plan: Callable[[Job, int, Sequence[Parts]], Exchange]
     uses: frozenset[str] = frozenset()
     refuses: Callable[[Job], Iterator[tuple[str, str]]] = lambda job: iter(())
     every_pass: bool = False
+    shares_parameters: bool = False
+    framework: str = "neutral"
 
 
 strategies: Registry[Strategy] = Registry("strategy", __name__)

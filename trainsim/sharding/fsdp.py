@@ -230,4 +230,6 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
 
 
 USES = frozenset({"reshard_after_forward", "backward_prefetch", "sync"})
-strategies.register("fsdp")(Strategy(plan=fsdp, uses=USES, refuses=refuses, every_pass=True))
+strategies.register("fsdp")(
+    Strategy(plan=fsdp, uses=USES, refuses=refuses, every_pass=True, framework="pytorch-fsdp2", shares_parameters=True)
+)

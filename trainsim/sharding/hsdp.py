@@ -3,4 +3,13 @@
 from trainsim.sharding import Strategy, strategies
 from trainsim.sharding.fsdp import USES, hsdp, refuses
 
-strategies.register("hsdp")(Strategy(plan=hsdp, uses=USES | {"shard_size"}, refuses=refuses, every_pass=True))
+strategies.register("hsdp")(
+    Strategy(
+        plan=hsdp,
+        uses=USES | {"shard_size"},
+        refuses=refuses,
+        every_pass=True,
+        framework="pytorch-fsdp2",
+        shares_parameters=True,
+    )
+)

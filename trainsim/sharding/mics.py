@@ -23,4 +23,13 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
         yield "offload", "DeepSpeed's MiCS offloads nothing; zero3 would"
 
 
-strategies.register("mics")(Strategy(plan=mics, uses=USES | {"shard_size"}, refuses=refuses, every_pass=True))
+strategies.register("mics")(
+    Strategy(
+        plan=mics,
+        uses=USES | {"shard_size"},
+        refuses=refuses,
+        every_pass=True,
+        framework="deepspeed",
+        shares_parameters=True,
+    )
+)

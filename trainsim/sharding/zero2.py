@@ -83,4 +83,6 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
         )
 
 
-strategies.register("zero2")(Strategy(plan=zero2, uses=frozenset({"reduce_bucket"}), refuses=refuses, every_pass=True))
+strategies.register("zero2")(
+    Strategy(plan=zero2, uses=frozenset({"reduce_bucket"}), refuses=refuses, every_pass=True, framework="deepspeed")
+)

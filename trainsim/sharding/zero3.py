@@ -198,4 +198,13 @@ def _name(issued: int, needed: int) -> str:
 
 USES = frozenset({"reduce_bucket", *OPTIONS})
 QUANTIZED = frozenset({"quantized_weights", "quantized_gradients", "secondary_partition", "shard_size"})
-strategies.register("zero3")(Strategy(plan=zero3, uses=USES | QUANTIZED, refuses=refuses, every_pass=True))
+strategies.register("zero3")(
+    Strategy(
+        plan=zero3,
+        uses=USES | QUANTIZED,
+        refuses=refuses,
+        every_pass=True,
+        framework="deepspeed",
+        shares_parameters=True,
+    )
+)

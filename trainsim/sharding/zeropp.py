@@ -4,4 +4,13 @@ from trainsim.sharding import Strategy, strategies
 from trainsim.sharding.zero2 import refuses
 from trainsim.sharding.zero3 import QUANTIZED, USES, zero3
 
-strategies.register("zeropp", "zero++")(Strategy(plan=zero3, uses=USES | QUANTIZED, refuses=refuses, every_pass=True))
+strategies.register("zeropp", "zero++")(
+    Strategy(
+        plan=zero3,
+        uses=USES | QUANTIZED,
+        refuses=refuses,
+        every_pass=True,
+        framework="deepspeed",
+        shares_parameters=True,
+    )
+)
