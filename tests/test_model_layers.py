@@ -28,7 +28,7 @@ def shape_of(model: Transformer, *, tp: int = 1, b: int = 2, s: int = 2048, **mo
 
 
 def saved(operations: Sequence[Operation], *, core: bool = True) -> float:
-    return sum(o.saved for o in operations if core or not o.core)
+    return sum(o.saved - (0 if core else o.dropped) for o in operations)
 
 
 def works(operations: Sequence[Operation], *parts: str) -> list[Work]:

@@ -32,7 +32,7 @@ VARIANTS = [
     for gated in (True, False)
     for biases in BIASES
     for positions in POSITIONS
-    for norm, tied in zip(NORMS, (True, False), strict=True)
+    for norm, tied in zip(NORMS, (True, False, True), strict=True)
 ]
 
 

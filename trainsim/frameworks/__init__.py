@@ -13,6 +13,7 @@ import yaml
 
 from trainsim.errors import UnknownName
 from trainsim.frameworks.layout import StateLayout, state_layout
+from trainsim.frameworks.saved import Saved, read_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,13 @@ class Framework:
     # memory
     states: StateLayout
     framework_memory: float  # bytes of context, kernels and NCCL
+    saved: Saved  # what autograd keeps of each kind of operation
+    bucket_copy_bytes: float  # of buffers for a bucket's reduction, per element of it
+    step_copy_bytes: float  # of buffers for the update, per parameter of a rank's shard
+    weight_gradients: str  # temporary | cached (layers keep one per shape) | none: outside the main buffer
+    keeps_outputs: bool  # a stage keeps what it has sent until its backward
+    allocator_slack: float  # what the allocator keeps beyond what it gave out, as a part of that
+    selective: str  # attention | products: what selective recomputation does again
 
 
 @cache
@@ -79,6 +87,7 @@ def load_framework(name: str, precision: str = "") -> Framework:
     data = _over(data, data.pop("precisions", {}).get(precision, {}))
     data["states"] = state_layout(data["states"])
     data["source"] = " ".join(data["source"].split())
+    data["saved"] = read_saved(name, data["saved"])
     return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
 
 
@@ -97,11 +106,8 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _over(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """*data* over *base*, key by key, and inside ``states`` too."""
-    both = base | data
-    if "states" in base and "states" in data:
-        both["states"] = base["states"] | data["states"]
-    return both
+    """*data* over *base*, key by key, and inside ``states`` and ``saved`` too."""
+    return base | data | {key: base[key] | data[key] for key in ("states", "saved") if key in base and key in data}
 
 
 _TYPES = {f.name: f.type for f in fields(Framework)}

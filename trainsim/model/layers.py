@@ -1,19 +1,20 @@
 """
 The operations of a layer, of the embedding and of the head: shapes, bytes moved and bytes kept, on one rank.
 
-Byte counts are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits; what is kept from
-forward to backward adds up to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198).
+Bytes moved are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits. Bytes kept from
+forward to backward are the framework's table (``trainsim.frameworks.saved``); Megatron-LM's adds up to the closed forms
+of Korthikanti et al. 2022 (arXiv 2205.05198).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 
 from trainsim.model.counts import megatron_flops, parameters_per_rank
 from trainsim.model.lora import adapted
 from trainsim.model.operations import Attention, Gemm, MemoryBound, Operation, Work
+from trainsim.model.recompute import selective
 from trainsim.model.shapes import LOW_PRECISION, Shape, Style, style_of
 from trainsim.model.transformer import Transformer
 
@@ -29,16 +30,21 @@ __all__ = [
 ]
 
 MASK = 1  # bytes of a dropout mask's element
+SINGLE = 4  # bytes of a number in single precision
 
 
 @lru_cache(maxsize=1024)
-@adapted
 def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """One transformer layer in forward order: norm, attention, norm, MLP."""
+    return selective[style.selective](_layer(model, shape, style), model, shape)
+
+
+@adapted
+def _layer(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     one = _Layer(model, shape, style)
     return (
         one.norm("norm1"),
-        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.heads_width * shape.element),
+        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.kept_width * shape.element),
         *one.rope(),
         *one.attention(),
         one.linear("proj", model.hidden, one.query_width, "row"),
@@ -66,6 +72,7 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
         weight_gradient=(one.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
         parallel="row",
         boundary=one.boundary,
+        transient=one.boundary + one.weight_gradient("embedding", table)[0],
     )
     return (lookup, one.norm("embedding norm")) if model.embedding_norm else (lookup,)
 
@@ -73,16 +80,18 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
 @lru_cache(maxsize=1024)
 @adapted
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-    """Final norm, logits and cross-entropy; logits are kept once, in 32 bits, and overwritten by their gradient."""
+    """Final norm, logits and cross-entropy."""
     one = _Layer(model, shape, style)
     columns = shape.padded_vocab // shape.tp
-    logits = float(shape.tokens * columns)
+    logits, held = float(shape.tokens * columns), style.saved.logits
     loss = Operation(
         name="loss",
         forward=(MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),),
         input_gradient=(MemoryBound("loss", "cross_entropy", 0.3 * style.loss_bytes_per_logit * logits),),
         reduced=(4.0 * shape.tokens,) * 3,  # maximum, target's logit, sum of exponentials: fp32 per token
-        saved=4.0 * logits,
+        saved=held.kept * logits,
+        transient_forward=held.forward * logits,
+        transient=held.backward * logits,
     )
     return (one.norm("final norm"), one.linear("logits", columns, model.hidden, "column", low=False), loss)
 
@@ -96,6 +105,9 @@ class _Layer:
         self.kv_heads = max(1, model.kv_heads // shape.tp)
         self.query_width = self.heads * model.head_dim
         self.heads_width = self.query_width + 2 * self.kv_heads * model.head_dim
+        repeated = style.attention == "eager" and style.saved.expanded_heads and self.kv_heads > 1
+        kept_heads = self.heads if repeated else self.kv_heads  # one head for all is broadcast, not repeated
+        self.kept_width = self.query_width + 2 * kept_heads * model.head_dim
         self.ffn_width = model.ffn_hidden // shape.tp
         self.fc1_width = self.ffn_width * (2 if model.gated_mlp else 1)
         self.boundary = float(shape.element * shape.tokens * model.hidden)
@@ -112,8 +124,25 @@ class _Layer:
             name=name,
             forward=(self.moves(name, "norm", 4 * elements),),
             input_gradient=(self.moves(name, "norm", 10 * elements),),
-            saved=self.shape.element * elements,
+            output=self.shape.element * elements,
+            saved=self.kept(self.model.norm, elements, self.shape.norm_tokens),
+            transient=self.working(2 * elements),
         )
+
+    def working(self, elements: float) -> float:
+        """Bytes of gradients of *elements* activations, and of the residual stream's beside them."""
+        return self.shape.element * (elements + self.shape.norm_tokens * self.model.hidden)
+
+    def weight_gradient(self, name: str, parameters: float) -> tuple[float, float]:
+        """Bytes of a weight's gradient outside the main buffer: while it is made, and kept for all of its shape."""
+        nbytes = float(self.shape.element * parameters)
+        how = "none" if self.model.lora else self.style.weight_gradients  # frozen weights have none
+        cached = how == "cached" and name not in ("logits", "embedding")
+        return (0.0 if cached or how == "none" else nbytes), (nbytes if cached else 0.0)
+
+    def kept(self, kind: str, elements: float, rows: float = 0.0) -> float:
+        """Bytes that the framework keeps of an operation of this kind."""
+        return self.style.saved.of(kind).nbytes(elements, element=self.shape.element, rows=rows)
 
     def linear(self, name: str, n: int, k: int, parallel: str, *, keeps: float = 0.0, low: bool = True) -> Operation:
         """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token."""
@@ -122,6 +151,8 @@ class _Layer:
         precision = None if low else shape.products
         inputs = (shape.norm_tokens if parallel == "column" else m) * k
         casts = low and shape.precision in LOW_PRECISION
+        made, resident = self.weight_gradient(name, n * k)
+        gathered = m * k if parallel == "column" and shape.sequence_parallel and shape.tp > 1 else 0  # the input
         return Operation(
             name=name,
             forward=(
@@ -138,7 +169,10 @@ class _Layer:
             ),
             parallel=parallel,
             boundary=self.boundary,
+            output=float(shape.element * n * (m if parallel == "column" else shape.norm_tokens)),
             saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
+            transient=self.working(m * (n + k) + gathered) + made,
+            resident=resident,
         )
 
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
@@ -174,14 +208,16 @@ class _Layer:
                 name="swiglu",
                 forward=(self.moves("swiglu", "elementwise", 6 * elements),),
                 input_gradient=(self.moves("swiglu", "elementwise", 10 * elements),),
-                saved=2 * self.shape.element * elements,
+                saved=self.kept("gated", elements),
+                transient=self.working(3 * elements),
             )
         moved = 4 if self.style.fused_pointwise else 6
         return Operation(
             name="gelu",
             forward=(self.moves("gelu", "gelu", moved * elements),),
             input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
-            saved=self.shape.element * elements,
+            saved=self.kept(self.model.activation, elements),
+            transient=self.working(2 * elements),
         )
 
     def rope(self) -> Iterator[Operation]:
@@ -218,7 +254,16 @@ class _Layer:
                 direction=direction,
             )
 
-        return Operation(name="attention", forward=work("forward"), input_gradient=work("backward"))
+        rows = shape.tokens * self.heads
+        saved = self.kept("fused_attention", float(rows * self.model.head_dim), rows)
+        gradients = shape.tokens * (self.query_width + self.heads_width)
+        return Operation(
+            name="attention",
+            forward=work("forward"),
+            input_gradient=work("backward"),
+            saved=saved,
+            transient=self.working(gradients) + SINGLE * shape.tokens * self.query_width,  # dQ is summed in fp32
+        )
 
     def _eager(self) -> tuple[Operation, ...]:
         """Scores, softmax, dropout and context, each through memory.
@@ -226,15 +271,14 @@ class _Layer:
         ALiBi is the bias input of the scores' product: written once and read once more. Backward counts two products
         of either shape.
         """
-        shape, style, element = self.shape, self.style, self.shape.element
+        shape, element = self.shape, self.shape.element
         batch, s, q, d = shape.micro_batch * self.heads, shape.keys, shape.queries, self.model.head_dim
         scores = float(batch) * q * s
         product = Gemm("scores", q, s, d, batch, precision=shape.products)
         context = Gemm("context", q, d, s, batch, precision=shape.products)
         alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.model.positions == "alibi" else ()
-        passes = style.softmax_passes
-        dropout = MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores)
-        lost = (
+        gradients = self.working(shape.tokens * (self.query_width + self.heads_width))
+        return (
             Operation(
                 name="scores",
                 forward=(*alibi, product),
@@ -243,23 +287,31 @@ class _Layer:
                     context,
                     self.moves("heads", "transpose", 4.0 * shape.tokens * self.heads_width),
                 ),
+                transient=gradients + element * scores,
             ),
-            Operation(
-                name="softmax",
-                forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
-                input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
-                saved=element * scores,
-            ),
-            Operation(
-                name="attention dropout",
-                forward=(dropout,),
-                input_gradient=(dropout,),
-                saved=(element + MASK) * scores,
-            ),
+            *self._probabilities(scores),
             Operation(
                 name="context",
                 forward=(context, self.moves("heads", "transpose", 4.0 * shape.tokens * self.query_width)),
                 input_gradient=(product, context),
+                transient=gradients + element * scores,
             ),
         )
-        return tuple(replace(o, core=True) for o in lost if self.dropout or o.name != "attention dropout")
+
+    def _probabilities(self, scores: float) -> Iterator[Operation]:
+        """Softmax of *scores* elements, and dropout."""
+        element, passes, softmax = self.shape.element, self.style.softmax_passes, self.style.saved.of("softmax")
+        copied = softmax.fp32 and element < SINGLE and not self.dropout  # in 16 bits, for the product that follows
+        yield Operation(
+            name="softmax",
+            forward=(self.moves("softmax", "softmax", 4 * scores * passes),),
+            input_gradient=(self.moves("softmax", "softmax", 6 * scores * passes),),
+            saved=softmax.nbytes(scores, element=element) + (element * scores if copied else 0.0),
+            transient=self.working(0.0) + 2 * (SINGLE if softmax.fp32 else element) * scores,
+        )
+        if self.dropout:
+            work = (MemoryBound("attention dropout", "score_dropout", (2 * element + MASK) * scores),)
+            saved, transient = (element + MASK) * scores, self.working(2 * scores)
+            yield Operation(
+                name="attention dropout", forward=work, input_gradient=work, saved=saved, transient=transient
+            )

@@ -78,8 +78,11 @@ class Operation:
     ``parallel`` is ``column`` (its input is the full activation of the tensor-parallel group), ``row`` (its output
     is a partial sum of the group) or ``none``; ``boundary`` is then the bytes of that full activation.
     ``reduced`` are the bytes of all-reduces over that group that follow its forward (the loss over a cut vocabulary).
-    ``saved`` are the bytes kept from its forward until its backward. ``core`` marks what selective recomputation
-    throws away and does again.
+    ``output`` are the bytes of its result here. ``saved`` are the bytes kept from its forward until its backward;
+    ``transient_forward`` and ``transient`` what it needs above them while it runs forward and backward; ``resident``
+    is held from its first backward on, once for all operations that are its like in other layers. Selective
+    recomputation drops ``dropped`` bytes of what is saved (less than none where it keeps a result instead) and does
+    the work ``again``.
     """
 
     name: str
@@ -89,5 +92,10 @@ class Operation:
     parallel: str = "none"
     boundary: float = 0.0
     reduced: tuple[float, ...] = ()
+    output: float = 0.0
     saved: float = 0.0
-    core: bool = False
+    transient_forward: float = 0.0
+    transient: float = 0.0
+    resident: float = 0.0
+    dropped: float = 0.0
+    again: tuple[Work, ...] = ()

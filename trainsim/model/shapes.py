@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainsim.frameworks import Framework
+from trainsim.frameworks.saved import Saved
 
 LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in 16 bits
 
@@ -74,6 +75,9 @@ class Style:
     fused_pointwise: bool = True
     softmax_passes: float = 1.0
     loss_bytes_per_logit: float
+    saved: Saved
+    selective: str = "attention"
+    weight_gradients: str = "temporary"
     accumulates: bool = True
     accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
 
@@ -88,6 +92,9 @@ def style_of(framework: Framework, attention: str | None = None) -> Style:
         fused_pointwise=framework.fused_pointwise,
         softmax_passes=framework.softmax_passes,
         loss_bytes_per_logit=framework.loss_bytes_per_logit,
+        saved=framework.saved,
+        selective=framework.selective,
+        weight_gradients=framework.weight_gradients,
         accumulates=framework.accumulation_fused,
         accumulation_bytes=framework.accumulation_bytes_per_parameter,
     )

@@ -18,10 +18,12 @@ from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, n
 from trainsim.model.adapters import Lora, check_targets, lora
 
 POSITIONS = ("learned", "rotary", "alibi", "none")
-NORMS = ("layernorm", "rmsnorm")
+NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 BIASES = ("all", "qkv", "none")
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
 _SWITCHES = ("gated_mlp", "tied_embeddings", "embedding_norm", "dropout")
+_KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activation", ACTIVATIONS))
 _LATER = {
     "moe": "mixture of experts",
     "mla": "multi-head latent attention",
@@ -55,6 +57,7 @@ class Transformer:
     norm: str
     biases: str
     embedding_norm: bool = False  # a norm between embedding and first layer (BLOOM)
+    activation: str = "gelu"  # of an MLP that is not gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
     lora: Lora | None = None  # only adapters are trained
 
@@ -64,7 +67,7 @@ class Transformer:
         for key in _SWITCHES:
             if not isinstance(getattr(self, key), bool):
                 raise InvalidPlan(f"model {self.name!r}: {key} is {getattr(self, key)!r}; it must be true or false")
-        for key, allowed in (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES)):
+        for key, allowed in _KINDS:
             if getattr(self, key) not in allowed:
                 raise UnknownName(f"kind of {key}", str(getattr(self, key)), allowed)
         if self.heads % self.kv_heads:

@@ -35,8 +35,9 @@ class Block:
     """A part of the model on one rank, for one microbatch.
 
     ``saved`` bytes are kept from forward to backward, under ``category``; ``transient_forward`` and ``transient`` are
-    the most that its forward and its backward need above them. Where backward is split, ``kept`` bytes stay from the
-    input gradient until the weight gradient. Seconds are those of the pieces one after the other, alone.
+    the most that its forward and its backward need above them; ``resident`` bytes are held once for all blocks like it.
+    Where backward is split, ``kept`` bytes stay from the input gradient until the weight gradient. Seconds are those of
+    the pieces one after the other, alone.
     """
 
     forward: tuple[Piece, ...]
@@ -47,6 +48,7 @@ class Block:
     transient: float
     category: str = "activations"
     transient_forward: float = 0.0
+    resident: float = 0.0
     input_gradient: tuple[Piece, ...] = ()
     weight_gradient: tuple[Piece, ...] = ()
     weight_seconds: float = 0.0
@@ -75,19 +77,18 @@ class Blocks:
 
         With *split* the backward pass comes in two halves as well, for schedules that take them apart.
         """
-        lost = [o for o in operations if o.core]
-        again = lost if recompute == "selective" else []
+        again = [o for o in operations if o.again] if recompute == "selective" else []
         ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
         before: tuple[Piece, ...] = ()
         launches = Launches(backward)
-        saved = sum(o.saved for o in operations)
-        transient = 0.0
+        saved, peak = sum(o.saved for o in operations), _peak_backward(operations)
+        kept = saved
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
             launches = Launches(forward + backward, self.job.framework.recompute_host_seconds)
-            saved, transient = self.checkpoint, saved
+            kept = self.checkpoint
         elif recompute == "selective":
-            saved, transient = saved - sum(o.saved for o in lost), sum(o.saved for o in lost)
+            kept -= sum(o.dropped for o in operations)
         back: tuple[Piece, ...] = (*before, *self._backward(operations, again))
         ahead, forward_seconds = self._launched(ahead, Launches(forward))
         back, backward_seconds = self._launched(back, launches)
@@ -96,8 +97,10 @@ class Blocks:
             backward=back,
             forward_seconds=forward_seconds,
             backward_seconds=backward_seconds,
-            saved=saved,
-            transient=transient,
+            saved=kept,
+            transient=max(peak - kept, 0.0),
+            transient_forward=max(_peak_forward(operations) - kept, 0.0) if recompute == "none" else 0.0,
+            resident=sum(o.resident for o in operations),
         )
         return self._halves(block, operations, before, again, launches) if split else block
 
@@ -160,8 +163,8 @@ class Blocks:
     def _backward(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
-            if o.core and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+            if o.again and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
                 lost = []
             inputs = tuple(self.kernel(w, "backward") for w in o.input_gradient)
             weights = tuple(self.kernel(w, "backward") for w in o.weight_gradient)
@@ -177,8 +180,8 @@ class Blocks:
     def _input_gradient(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
-            if o.core and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.forward)
+            if o.again and lost:
+                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
                 lost = []
             if o.parallel == "row" and sequence and (o.input_gradient or o.weight_gradient):
                 yield from self._tp(o, "all_gather")
@@ -239,6 +242,24 @@ class Blocks:
                 kernels = sum(k.seconds for k in p.kernels)
                 yield "backward", kernels
                 yield "tp", max(0.0, meet - kernels)
+
+
+def _peak_backward(operations: Sequence[Operation]) -> float:
+    """The most that is held while they run backward, one after the other, each giving back what it saved."""
+    most, held = 0.0, sum(o.saved for o in operations)
+    for o in reversed(operations):
+        most = max(most, held + o.transient)
+        held -= o.saved
+    return most
+
+
+def _peak_forward(operations: Sequence[Operation]) -> float:
+    """The most that is held while they run forward and keep what they save."""
+    most = held = 0.0
+    for o in operations:
+        held += o.saved
+        most = max(most, held + o.transient_forward)
+    return most
 
 
 def element_bytes(precision: str) -> int:

@@ -155,6 +155,12 @@ class Parts:
         cut = parallel.tp if self.cut_messages else 1
         return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
 
+    def kept_output(self, stage: Stage) -> float:
+        """Bytes of a stage's result that stay until its backward, if the framework does not let go of what it sent."""
+        sent = stage.after is not None and self.stages[stage.after].rank != stage.rank
+        share = self.job.parallel.tp if self.cut_messages and not self.job.parallel.sequence_parallel else 1
+        return self.message_bytes * share if sent and self.job.framework.keeps_outputs else 0.0
+
 
 def work_out(job: Job) -> Parts:
     """Blocks and stages of *job*; nothing is laid out in time yet."""
@@ -177,6 +183,8 @@ def work_out(job: Job) -> Parts:
 def _style(job: Job) -> Style:
     """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds."""
     style = style_of(job.framework, job.training.attention)
+    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
+        style = replace(style, weight_gradients="none")  # the strategy counts them
     if job.training.accumulation_dtype is None or not style.accumulation_bytes:
         return style
     return replace(style, accumulation_bytes=number_bytes(job) + 2 * gradient_bytes(job))

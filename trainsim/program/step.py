@@ -180,12 +180,16 @@ def _memory(mine: Rank) -> Memory:
     parts, held, vocabulary = mine.parts, mine.states(copies), mine.parts.vocabulary
     buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
     extra = mine.exchange.extra
+    framework, trained = parts.job.framework, parts.trained(mine.rank).total
+    buffers += framework.bucket_copy_bytes * min(trained, framework.bucket_parameters) + parts.layer.resident
+    buffers += framework.step_copy_bytes * trained / mine.exchange.shard
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients + extra.get("gradients", 0.0),
         optimizer=held.optimizer,
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
-        framework=parts.job.framework.framework_memory,
+        framework=framework.framework_memory,
+        slack=framework.allocator_slack,
     )
     return with_offload(mine, memory)

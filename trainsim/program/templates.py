@@ -51,7 +51,7 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pas
     if parts.vocabulary is not None:
         main += [Signal(HIDDEN)] if stage.head else _both(cuts.get(0))  # the head's part is on every rank
     if stage.after is not None:
-        main += _send(parts, stage, stage.after, "forward")
+        main += [Hold("activations", parts.kept_output(stage)), *_send(parts, stage, stage.after, "forward")]
     return Pass("F", stage, tuple(main))
 
 
@@ -62,7 +62,7 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pa
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("B", stage, (*received, *main, *sent), tuple(side))
+    return Pass("B", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), tuple(side))
 
 
 def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
@@ -70,7 +70,7 @@ def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     main, side = _back(parts, stage, "input_gradient", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("I", stage, (*received, *main, *sent), tuple(side))
+    return Pass("I", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), tuple(side))
 
 
 def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
@@ -95,7 +95,8 @@ def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece
     side: list[Instruction] = []
     for part, layer, block in reversed(_parts(parts, stage)):
         here, beside = _unfold(getattr(block, half), layer)
-        cut, needed = cuts.get(part, NOTHING), block.transient if half != "weight_gradient" else 0.0
+        cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
+        needed = block.transient if here and first else 0.0
         main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
         main += cut.after
         side += beside

@@ -84,7 +84,7 @@ class Vocabulary:
     @property
     def held(self) -> float:
         """Bytes on each rank for the microbatch at work: hidden states, their gradient, logits."""
-        return self.block.saved + self.block.transient + self.hidden
+        return self.block.saved + max(self.block.transient_forward, self.block.transient) + self.hidden
 
     def tied(self, rank: int) -> Iterator[Meet]:
         """A tied head's gradients are summed with the embedding's, pipeline rank by pipeline rank."""

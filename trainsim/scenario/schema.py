@@ -96,7 +96,8 @@ class ModelSpec(Section):
     tied_embeddings: bool | None = None
     positions: Literal["learned", "rotary", "alibi", "none"] | None = None
     max_positions: NotNegative | None = None
-    norm: Literal["layernorm", "rmsnorm"] | None = None
+    norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] | None = None
+    activation: Literal["gelu", "gelu_tanh", "relu"] | None = None
     biases: Literal["all", "qkv", "none"] | None = None
     embedding_norm: bool | None = None
     dropout: bool | None = None
