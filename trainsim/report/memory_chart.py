@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS, FEW = 1400, 4
 """Moments per panel, about the pixels that it is wide; half of them where there are more than a few panels."""
-HEAD, TITLE, FOOT = 0.42, 0.26, 0.85
+HEAD, TITLE, FOOT = 0.4, 0.32, 0.85
 """Inches: the title, what stands above each panel, the time axis and the legend."""
 PASSES, GAP = 0.11, 0.03
 """Inches: the strip of passes under each panel, and the space above it."""
