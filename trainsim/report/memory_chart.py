@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trainsim.analysis.memory import MemoryUse, StageMemory
-from trainsim.analysis.moments import at_peak
+from trainsim.analysis.memory import StageMemory
 from trainsim.errors import InvalidPlan
 from trainsim.figures import figure as new_figure
 from trainsim.report.levels import STACK, Edge, Stairs, drawn, edges, stairs
+from trainsim.report.memory_words import peak_words, top_of, verdict
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, time_axis
 from trainsim.report.scene import Stage, actors
 from trainsim.report.strip import painted, strip
-from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY, counted, seconds, size
+from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY, counted, size
 from trainsim.report.windows import Window
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ PASSES, GAP = 0.11, 0.03
 """Inches: the strip of passes under each panel, and the space above it."""
 TALLEST, TALL, LOW = 13.0, 2.6, 0.72
 """Inches: all panels together; the highest and the lowest panel."""
-CLOSE = 0.45
-"""Of the capacity: if no stage holds more, the picture ends above what is held and the capacity is outside."""
 
 
 class Scale(NamedTuple):
@@ -77,20 +75,6 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
     _title(figure, result, total, hidden=len(use.per_stage) - len(stages))
     _legend(figure, stages, kinds, scale, total)
     return figure
-
-
-def top_of(use: MemoryUse) -> float:
-    """The upper end of a picture, bytes: the capacity is in it unless little of it is used."""
-    return max(use.peak, use.capacity if use.peak > CLOSE * use.capacity else 0.0) * 1.06
-
-
-def peak_words(result: Result, stage: StageMemory) -> str:
-    """How much a stage holds at most, when, and what it is mostly made of."""
-    part = stage.part(stage.largest)
-    return (
-        f"peak {size(stage.peak)} ({stage.peak / result.memory.capacity:.0%}) at {seconds(stage.peak_at_s)}, "
-        f"{at_peak(result.lanes, stage)}; largest: {stage.largest}, {size(part)}"
-    )
 
 
 def _window(result: Result, window: tuple[float, float] | None) -> Window:
@@ -181,8 +165,8 @@ def _passes(axes: Axes, result: Result, stage: Stage, part: Window, *, last: boo
 def _title(figure: Figure, result: Result, total: float, *, hidden: int) -> None:
     use = result.memory
     left = f"   (without {counted(hidden, 'stage')} in the middle)" if hidden else ""
-    words = "fits" if use.fits else "DOES NOT FIT"
-    text = f"{words}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank}"
+    beside = [f"{one.name} of a node full" for one in (use.host, use.nvme) if not one.fits]
+    text = "; ".join([verdict(use), *beside])
     y = 1 - 0.2 / total
     figure.text(
         LEFT / WIDTH, y, result.name + left, fontsize=13, fontweight="bold", color="#111111", va="center",
