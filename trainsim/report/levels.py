@@ -73,14 +73,18 @@ def thinned(times: Floats, top: Floats, window: tuple[float, float], most: int) 
     (array([1, 3]), array([0., 5.]))
     """
     start, end = window
-    first = max(int(np.searchsorted(times, start, side="right")) - 1, 0)
     last = int(np.searchsorted(times, end, side="right"))
+    first = int(_held(times, np.array([start]))[0])
     if last - first <= most:
         return np.arange(first, last), np.maximum(times[first:last], start)
-    edges = start + (end - start) / most * np.arange(most)
-    held = np.searchsorted(times, edges, side="right") - 1
-    begins = np.where(times[held] == edges, np.searchsorted(times, edges), held)
-    ends = np.append(np.searchsorted(times, edges[1:]), last)
+    borders = start + (end - start) / most * np.arange(most)
+    begins, ends = _held(times, borders), np.append(np.searchsorted(times, borders[1:]), last)
     index = np.array([a + int(top[a:b].argmax()) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])
     new = np.append(True, index[1:] != index[:-1])
-    return index[new], edges[new]
+    return index[new], borders[new]
+
+
+def _held(times: Floats, at: Floats) -> Ints:
+    """The level with which each of *at* begins: the first of those that begin then, else the one before."""
+    before = np.maximum(np.searchsorted(times, at, side="right") - 1, 0)
+    return np.where(times[before] == at, np.searchsorted(times, at), before)
