@@ -269,8 +269,7 @@ class Result:
         return gantt(self, self.ranks(ranks), window=window, steps=steps or self.steps)
 
     def memory_chart(self, window: tuple[float, float] | None = None) -> Figure:
-        """A matplotlib figure of what the fullest rank of each stage holds over time, with its passes and its peak.
-        *window* in seconds zooms in."""
+        """A matplotlib figure of what the fullest rank of each stage holds over time; *window* in seconds zooms in."""
         from trainsim.report.memory_chart import memory_chart
 
         return memory_chart(self, window=window)

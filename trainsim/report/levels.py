@@ -77,7 +77,7 @@ def thinned(times: Floats, top: Floats, window: tuple[float, float], most: int) 
     first = int(_held(times, np.array([start]))[0])
     if last - first <= most:
         return np.arange(first, last), np.maximum(times[first:last], start)
-    borders: Floats = start + (end - start) / most * np.arange(most)
+    borders = np.array([start + (end - start) / most * k for k in range(most)])
     begins, ends = _held(times, borders), np.append(np.searchsorted(times, borders[1:]), last)
     index = np.array([a + int(top[a:b].argmax()) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])
     new = np.append(True, index[1:] != index[:-1])
