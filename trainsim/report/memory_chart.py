@@ -70,7 +70,7 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
         axes = add_axes(figure, bottom, height, total)
         _panel(axes, result, stage, scale)
         bottom -= GAP + PASSES
-        _passes(add_axes(figure, bottom, PASSES, total), result, who, part, last=stage is stages[-1])
+        _passes(add_axes(figure, bottom, PASSES, total), who, part, last=stage is stages[-1])
         kinds |= painted([who])
     _title(figure, result, total, hidden=len(use.per_stage) - len(stages))
     _legend(figure, stages, kinds, scale, total)
@@ -148,10 +148,10 @@ def _sides(axes: Axes, scale: Scale) -> None:
     axes.tick_params(axis="x", bottom=False, labelbottom=False)
 
 
-def _passes(axes: Axes, result: Result, stage: Stage, part: Window, *, last: bool) -> None:
+def _passes(axes: Axes, stage: Stage, part: Window, *, last: bool) -> None:
     """Forward, backward and optimizer, as in the Gantt chart."""
-    image = strip([stage], result.duration or 1.0)
-    axes.imshow(image, extent=(0.0, result.duration, 1.0, 0.0), aspect="auto", interpolation="antialiased", zorder=2)
+    image, extent = strip([stage], part.end, start=part.start), (part.start, part.end, 1.0, 0.0)
+    axes.imshow(image, extent=extent, aspect="auto", interpolation="antialiased", zorder=2)
     axes.set_xlim(part.start, part.end)
     axes.set_yticks([])
     time_axis(axes, part)
