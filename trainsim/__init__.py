@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.explain.explanation import explain as explain
+    from trainsim.fitting.search import what_fits as what_fits
     from trainsim.hardware.cluster import load_topology as topology
     from trainsim.model.transformer import load_model as model
     from trainsim.replay import replay as replay
@@ -45,6 +46,7 @@ _HOME = {
     "kernel_time": "trainsim.costs.kernels:kernel_time",
     "schedule": "trainsim.replay:schedule",
     "compare": "trainsim.side_by_side:compare",
+    "what_fits": "trainsim.fitting.search:what_fits",
 }
 _MODULES = {"memory"}
 _CALLABLE = {
@@ -68,6 +70,7 @@ __all__ = [
     "schedule",
     "sweep",
     "topology",
+    "what_fits",
 ]
 
 

@@ -268,6 +268,12 @@ class Result:
             )
         return gantt(self, self.ranks(ranks), window=window, steps=steps or self.steps)
 
+    def memory_chart(self, window: tuple[float, float] | None = None) -> Figure:
+        """A matplotlib figure of what the fullest rank of each stage holds over time; *window* in seconds zooms in."""
+        from trainsim.report.memory_chart import memory_chart
+
+        return memory_chart(self, window=window)
+
     def timeline(self, ranks: Sequence[int] | None = None) -> DataFrame:
         """Every span: rank, stream, name, kind, microbatch, layer, start, end (seconds)."""
         from trainsim.report.timeline import timeline

@@ -32,7 +32,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         "waiting_s": {part: late for part, late in result.waiting.items() if late > 0},
         "breakdown_per_stage_s": list(result.breakdown_per_stage),
         "waits": [asdict(wait) for wait in result.waits],
-        "memory": _memory(result),
+        "memory": memory_dict(result),
         "communication": {
             kind: {**asdict(traffic), "operations": round(traffic.operations)}
             for kind, traffic in result.communication.items()
@@ -56,7 +56,8 @@ def _bubble(result: Result) -> dict[str, Any]:
     return {**one, "per_stage": list(one["per_stage"]), "stages": list(one["stages"])}
 
 
-def _memory(result: Result) -> dict[str, Any]:
+def memory_dict(result: Result) -> dict[str, Any]:
+    """What ``memory`` holds in ``result.json``; bytes."""
     use = result.memory
     return {
         "peak_bytes": use.peak,

@@ -10,7 +10,7 @@ import typer
 
 from trainsim.cli.compare import compare
 from trainsim.cli.explain import explain
-from trainsim.cli.reading import grids_of, load
+from trainsim.cli.reading import grids_of, load, words
 from trainsim.cli.show import list_names, show
 from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug, table_of, try_writing
 from trainsim.errors import ScenarioError
@@ -74,6 +74,8 @@ def run(
         from trainsim.report.text import summary, written
 
         render(summary(result))
+        if not result.memory.fits:
+            print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
         render(written(save(result, folder, beside=True)))
     if strict and not result.memory.fits:
         raise typer.Exit(NO)

@@ -23,6 +23,17 @@ def load(name: str, changes: Iterable[str]) -> Scenario:
     return base.replace(values) if values else base
 
 
+def words(command: str, name: str, changes: Iterable[str]) -> str:
+    """The command line of *command* for the same scenario.
+
+    >>> words("trainsim show memory", "my file.yaml", ["parallel.tp=2"])
+    "trainsim show memory 'my file.yaml' --set parallel.tp=2"
+    """
+    from shlex import join, quote
+
+    return f"{command} {quote(name)} {join(word for change in changes for word in ('--set', change))}".rstrip()
+
+
 def split(text: str, example: str) -> tuple[str, str]:
     """The two sides of ``path=value``."""
     path, equals, value = text.partition("=")

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from trainsim.cli.memory import show_memory
 from trainsim.cli.writing import folder_for, print_lines, save_figure
 from trainsim.errors import UnknownName
 
-show = typer.Typer(help="Print and draw one thing: topology, model or schedule.", no_args_is_help=True)
+show = typer.Typer(help="Print and draw one thing: topology, model, schedule or memory.", no_args_is_help=True)
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to draw it (.svg, .png, .pdf).")]
 KINDS = {  # where the names of each kind are
     "models": ("trainsim.model.transformer", "model_names"),
@@ -68,6 +69,9 @@ def show_schedule(
     full = schedules.canonical(name)
     chunks = chunks or traits(full).chunks or 2  # a schedule that leaves the number open has two or more
     print_lines(schedule_lines(full, schedule(full, stages=stages, microbatches=microbatches, chunks=chunks)))
+
+
+show.command("memory")(show_memory)
 
 
 def list_names(

@@ -45,11 +45,12 @@ def _draw(result: Result, pictures: Sequence[Path], *, beside: bool) -> None:
     first, *others = pictures
     with quick_import() if beside else nullcontext():
         figure = result.gantt()
-    with _beside(partial(_save_figure, figure, others), fork=beside):
-        _save_figure(figure, [first])
+    with _beside(partial(save_pictures, figure, others), fork=beside):
+        save_pictures(figure, [first])
 
 
-def _save_figure(figure: Figure, paths: Iterable[Path]) -> None:
+def save_pictures(figure: Figure, paths: Iterable[Path]) -> None:
+    """Write *figure* to each of *paths*, whose endings are keys of PICTURES."""
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "trainsim", "svg.fonttype": "none"}):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.kinds import TITLES, WAITING
-from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.stalls import REASONS
 from trainsim.report.markup import bar, css, image, items, png_of, section, table
-from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, seconds, seconds_of, signed_seconds, size
+from trainsim.report.memory_page import memory_charts, memory_table
+from trainsim.report.style import CONVENTION, PARTS, count, seconds, seconds_of, signed_seconds, size
 from trainsim.report.text import ROW, waits_for
 
 if TYPE_CHECKING:
@@ -24,11 +23,12 @@ def page(result: Result, picture: bytes | None = None) -> str:
         tiles(result),
         section("Where the time goes", breakdown(result), "exposed time of the mean rank; sums to the step"),
         section("The step", image(picture or png(result)), "one pipeline; fuller detail in trace.json.gz"),
-        section("Memory", _memory(result), "the fullest rank of each stage, at its fullest"),
+        section("Memory", memory_table(result), "the fullest rank of each stage, at its fullest"),
         section(
             "Memory over time",
-            memory_chart(result),
-            "model states and framework (blue), activations and temporaries (green), capacity (red)",
+            memory_charts(result),
+            "the fullest rank of each stage; the line is the capacity, the mark the peak, below are forward, backward "
+            "and optimizer",
         ),
         section("Pipeline bubble", _bubble(result), "idle part of the window of the pipeline"),
         section(
@@ -112,66 +112,6 @@ def _late(result: Result, part: str) -> str:
 def png(result: Result) -> bytes:
     """The Gantt chart as PNG."""
     return png_of(result.gantt())
-
-
-def memory_chart(result: Result) -> str:
-    """Level of each stage over the step as small SVG charts: model states, then what comes and goes; the capacity as
-    a line."""
-    use, step = result.memory, result.duration or 1.0
-    top = max(use.capacity, use.peak) * 1.02
-    some = use.per_stage if len(use.per_stage) <= 16 else (*use.per_stage[:8], *use.per_stage[-8:])
-    rows = []
-    for stage in some:
-        x, y = _thin(stage.times.tolist(), stage.top.tolist(), step)
-        stair = " ".join(f"{a * 1000:.1f},{(1 - b / top) * 60:.2f}" for a, b in zip(x, y, strict=True))
-        level, states = ((1 - value / top) * 60 for value in (use.capacity, stage.lowest))
-        rows.append(
-            f"<div class='level'><span>stage {stage.stage}</span><svg viewBox='0 0 1000 60' preserveAspectRatio='none'>"
-            f"<polygon points='0,60 {stair} 1000,60'/>"
-            f"<rect x='0' width='1000' y='{states:.2f}' height='{60 - states:.2f}'/>"
-            f"<line x1='0' x2='1000' y1='{level:.2f}' y2='{level:.2f}'/></svg><small>{size(stage.peak)}</small></div>"
-        )
-    return "".join(rows)
-
-
-def _thin(
-    times: Sequence[float], held: Sequence[float], step: float, columns: int = 500
-) -> tuple[list[float], list[float]]:
-    """A stair of at most two points per column that keeps every column's highest level."""
-    best: dict[int, float] = {}
-    for time, level in zip(times, held, strict=True):
-        column = int(time / step * columns)
-        best[column] = max(best.get(column, 0.0), level)
-    x: list[float] = []
-    y: list[float] = []
-    for column, level in best.items():
-        if y:
-            x.append(column / columns)
-            y.append(y[-1])
-        x.append(column / columns)
-        y.append(level)
-    return x, y
-
-
-def _memory(result: Result) -> str:
-    use = result.memory
-    scale = max(use.capacity, use.peak)
-    rows = []
-    for stage in use.per_stage:
-        parts = [(stage.part(c) / scale, MEMORY[c]) for c in CATEGORIES]
-        over = " class='alarm'" if stage.peak > use.capacity else ""
-        rows.append(
-            (
-                f"<span{over}>stage {stage.stage}</span>",
-                size(stage.peak),
-                f"{stage.peak / use.capacity:.0%}",
-                bar(parts, mark=use.capacity / scale),
-                f"rank {stage.rank}, mostly {stage.largest}",
-            )
-        )
-    legend = " ".join(f"<span><i style='background:{MEMORY[c]}'></i>{c}</span>" for c in CATEGORIES)
-    missing = f"<p class='note'>not counted: {escape('; '.join(use.not_counted))}</p>"
-    return table(("", "peak", "of capacity", "", "where"), rows) + f"<p class='legend'>{legend}</p>{missing}"
 
 
 def _bubble(result: Result) -> str:

@@ -15,10 +15,10 @@ COLUMNS, ROWS = 2200, 8
 Pixels = npt.NDArray[np.float64]
 
 
-def strip(stages: Sequence[Stage], end: float) -> Pixels:
-    """Red, green and blue of [ranks * ROWS, COLUMNS] pixels from 0 to *end* seconds; idle time is white."""
+def strip(stages: Sequence[Stage], end: float, *, start: float = 0.0) -> Pixels:
+    """Red, green and blue of [ranks * ROWS, COLUMNS] pixels from *start* to *end* (seconds); idle time is white."""
     image = np.ones((len(stages) * ROWS, COLUMNS, 3))
-    at = (np.arange(COLUMNS) + 0.5) / COLUMNS * end
+    at = start + (np.arange(COLUMNS) + 0.5) / COLUMNS * (end - start)
     for k, stage in enumerate(stages):
         for half in (1, -1):
             top = k * ROWS + (0 if half == 1 else ROWS // 2)

@@ -1,0 +1,70 @@
+"""``trainsim show memory``: what fills the memory and when, a picture of it, and what would make it fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainsim.cli.reading import load
+from trainsim.cli.writing import folder_for, print_json, render, slug
+from trainsim.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+
+def show_memory(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one.")],
+    changes: Annotated[
+        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field first; repeatable.")
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The picture (.png, .svg). Default: out/<scenario>/memory.png."),
+    ] = None,
+    try_all: Annotated[bool, typer.Option("--all", help="Try what would free memory even if it fits.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
+    ] = False,
+) -> None:
+    """Print and draw what each stage holds; if it does not fit, run what would make it fit."""
+    file = _checked(out) if out else None
+    base = load(scenario, changes)
+    file = file or Path("out") / slug(base) / "memory.png"
+    folder_for(file.parent)
+    from trainsim.fitting.search import search
+    from trainsim.report.memory_table import memory_data, memory_table
+
+    result = base.run()
+    if not as_json:
+        render(memory_table(result))
+    found = search(base, result) if try_all or not result.memory.fits else None
+    _draw(result, file)
+    if as_json:
+        ways = None if found is None else [one.to_dict() for one in found.tried]
+        print_json({"name": result.name, "step_time_s": result.step_time, "memory": memory_data(result), "ways": ways})
+        print(file, file=sys.stderr)
+    else:
+        render(found if found else "It fits; --all runs what would free memory.\n")
+        print(f"Drawn: {file}")
+
+
+def _checked(file: Path) -> Path:
+    from trainsim.report.files import PICTURES
+
+    if file.suffix.removeprefix(".") not in PICTURES:
+        raise ScenarioError(f"--out {file}: the picture is a {' or '.join(f'.{kind}' for kind in PICTURES)} file")
+    if file.is_dir():
+        raise IsADirectoryError(21, "is a directory", str(file))
+    return file
+
+
+def _draw(result: Result, file: Path) -> None:
+    from trainsim.figures import quick_import
+    from trainsim.report.files import save_pictures
+
+    with quick_import():
+        save_pictures(result.memory_chart(), [file])

@@ -1,0 +1,39 @@
+"""States in the memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainsim.explain.options import Trial
+from trainsim.fitting import ways
+from trainsim.fitting.sharding import TITLES, switched
+from trainsim.job import Job
+from trainsim.scenario.offloading import LATER, SHARDED
+from trainsim.scenario.scenario import Scenario
+
+
+@ways.register("offload")
+def offload(scenario: Scenario, job: Job) -> Iterator[Trial]:
+    """The optimizer on the CPU, and the parameters too; with ZeRO-3 where the strategy itself cannot."""
+    now = job.sharding
+    optimizer, parameters = now.offload.optimizer != "none", now.offload.parameters != "none"
+    if not optimizer:
+        changes = _on_cpu(scenario, "optimizer")
+        alone = now.strategy not in LATER
+        more = {} if alone else switched(scenario, "zero3")
+        yield Trial(kind="offload", title=_title("optimizer on the CPU", alone), changes={**more, **changes})
+    if not parameters:
+        keys = ("parameters",) if optimizer else ("optimizer", "parameters")
+        alone = now.strategy in SHARDED
+        more = {} if alone else switched(scenario, "zero3")
+        title = _title(f"{'parameters' if optimizer else 'all states'} on the CPU", alone)
+        yield Trial(kind="offload", title=title, changes={**more, **_on_cpu(scenario, *keys)})
+
+
+def _title(words: str, alone: bool) -> str:
+    return words if alone else f"{TITLES['zero3']}, {words}"
+
+
+def _on_cpu(scenario: Scenario, *keys: str) -> dict[str, Any]:
+    return {f"sharding.offload.{key}": "cpu" for key in keys}

@@ -1,0 +1,127 @@
+"""Memory in the page: a table of the peaks, and small charts of what each stage holds over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainsim.analysis.memory import CATEGORIES, StageMemory
+from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
+from trainsim.report.markup import bar, table
+from trainsim.report.memory_words import peak_words, top_of
+from trainsim.report.scene import MAIN, Stage, actors
+from trainsim.report.style import LOOKS, MEMORY, size
+
+if TYPE_CHECKING:
+    from trainsim.result import Result
+
+COLUMNS = 500
+"""Moments of a chart."""
+WIDE, HIGH = 1000, 100
+"""Units of a chart: in time, and up to its top."""
+PHASES = ("forward", "backward", "input", "weight", "optimizer")
+"""What the strip under a chart shows."""
+
+
+def memory_table(result: Result) -> str:
+    """The fullest rank of each stage at its peak, against the capacity."""
+    use = result.memory
+    scale = max(use.capacity, use.peak)
+    rows = []
+    for stage in use.per_stage:
+        parts = [(stage.part(c) / scale, MEMORY[c]) for c in CATEGORIES]
+        over = " class='alarm'" if stage.peak > use.capacity else ""
+        rows.append(
+            (
+                f"<span{over}>stage {stage.stage}</span>",
+                size(stage.peak),
+                f"{stage.peak / use.capacity:.0%}",
+                bar(parts, mark=use.capacity / scale),
+                f"rank {stage.rank}, mostly {stage.largest}",
+            )
+        )
+    missing = f"<p class='note'>not counted: {escape('; '.join(use.not_counted))}</p>"
+    return table(("", "peak", "of capacity", "", "where"), rows) + _legend(dict.fromkeys(CATEGORIES)) + missing
+
+
+def _legend(categories: dict[str, None]) -> str:
+    inner = " ".join(f"<span><i style='background:{MEMORY[c]}'></i>{c}</span>" for c in categories)
+    return f"<p class='legend'>{inner}</p>"
+
+
+def memory_charts(result: Result) -> str:
+    """A chart per stage, of at most a few hundred moments each: categories upon each other, the capacity as a line, the
+    peak as a mark, forward, backward and optimizer below."""
+    use = result.memory
+    some = drawn(use)
+    top = top_of(use)
+    who = actors(result, [stage.rank for stage in some])
+    charts = [_chart(result, stage, one, top) for stage, one in zip(some, who, strict=True)]
+    if len(some) < len(use.per_stage):
+        charts.insert(len(some) // 2, "<p class='note'>...</p>")
+    seen = dict.fromkeys(c for c in STACK if any(c in stage.levels for stage in some))
+    return "".join(charts) + _legend(seen)
+
+
+def _chart(result: Result, stage: StageMemory, who: Stage, top: float) -> str:
+    end, capacity = result.duration or 1.0, result.memory.capacity
+    found = stairs(stage, (0.0, end), COLUMNS)
+    areas = "".join(_area(edge, end, top) for edge in edges(found))
+    full = f"<path class='full' d='M0 {_height(capacity, top)}H{WIDE}'/>" if capacity <= top else ""
+    over = " class='alarm'" if stage.peak > capacity else ""
+    box = f"viewBox='0 0 {WIDE} {HIGH + 12}' preserveAspectRatio='none'"
+    left, up = 100 * stage.peak_at_s / end, _height(stage.peak, top) * 100 / (HIGH + 12)
+    mark = f"<b style='left:{left:.2f}%;top:{up:.1f}%'></b>"
+    words = escape(peak_words(result, stage))
+    return (
+        f"<div class='level'><p><b>stage {stage.stage}, rank {stage.rank}</b> <span{over}>{words}</span></p>"
+        f"<div><svg {box}>{areas}{full}{_strip(who, end)}</svg>{mark}</div></div>"
+    )
+
+
+def _height(level: float, top: float) -> float:
+    """Down from the upper end, in units of a chart."""
+    return round((1 - level / top) * HIGH, 1)
+
+
+def _area(edge: Edge, end: float, top: float) -> str:
+    """All below an edge, as steps; those that cannot be told apart are one."""
+    path, before = [], -1.0
+    x = np.rint(edge.times / end * WIDE).astype(int).tolist()
+    for at, level in zip(x, edge.level.tolist(), strict=True):
+        height = _height(level, top)
+        if height != before:
+            path.append(f"H{at}V{height:g}")
+            before = height
+    return f"<path fill='{MEMORY[edge.category]}' d='M0 {HIGH}{''.join(path)}H{WIDE}V{HIGH}'/>"
+
+
+def _strip(who: Stage, end: float) -> str:
+    """The passes of a rank as bars under its chart."""
+    boxes: dict[str, list[str]] = {}
+    for kind, first, after in _runs(who, end):
+        boxes.setdefault(kind, []).append(f"M{first} {HIGH + 3}h{after - first}v9h-{after - first}")
+    return "".join(f"<path fill='{LOOKS[kind].fill}' d='{''.join(some)}'/>" for kind, some in boxes.items())
+
+
+def _runs(who: Stage, end: float) -> Iterator[tuple[str, int, int]]:
+    """(Kind, left, right) of what a rank does, in units of a chart."""
+    works = [MAIN[work] for work in who.slots.work] + [piece.kind for piece in who.update]
+    starts = np.concatenate([who.slots.start, [piece.start for piece in who.update]])
+    ends = np.concatenate([who.slots.end, [piece.end for piece in who.update]])
+    order = np.argsort(starts, kind="stable")
+    at = (np.arange(WIDE // 2) + 0.5) / (WIDE // 2) * end
+    found = np.searchsorted(starts[order], at, side="right") - 1
+    doing = [
+        works[order[k]] if k >= 0 and time < ends[order[k]] else "" for k, time in zip(found.tolist(), at, strict=True)
+    ]
+    x = 0
+    for kind, some in groupby(doing):
+        length = 2 * len(list(some))
+        if kind in PHASES:
+            yield kind, x, x + length
+        x += length
