@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from trainsim.simulate import Simulation
     from trainsim.trace import Trace
 
-NEARLY_FULL = 0.85
-"""Part of the memory from which on a run is at risk: nvidia-smi shows more than the sum of tensors (BigScience)."""
+NEARLY_FULL = 0.95
+"""Part of the memory, the allocator's slack included, from which on a run is at risk."""
 UNEVEN = 0.01
 """Stages whose busy times differ by more are called uneven."""
 UNEXPLAINED = 0.10
@@ -215,10 +215,10 @@ class Result:
             out.append(
                 f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known."
             )
-        if NEARLY_FULL < self.memory.fullest.peak / self.memory.capacity <= 1.0:
+        if self.memory.peak > NEARLY_FULL * self.memory.capacity and self.memory.gpus_fit:
+            full = self.memory.peak / self.memory.capacity
             out.append(
-                f"Memory is {self.memory.fullest.peak / self.memory.capacity:.0%} full before the allocator's "
-                "fragmentation, for which 5 to 20 % more has been seen: it may not fit."
+                f"Memory is {full:.0%} full with the allocator's usual slack: a little more and it does not fit."
             )
         out += self.memory.complaints
         if abs(self.estimate.difference) > UNEXPLAINED:

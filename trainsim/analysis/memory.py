@@ -18,7 +18,7 @@ CATEGORIES = (*STATES, "gathered", "activations", "logits", "buffers", "temporar
 """What memory is for, in the order in which pictures stack it."""
 
 NOT_COUNTED = (
-    "fragmentation and rounding of the allocator",
+    "fragmentation beyond the allocator's usual slack",
     "workspaces of libraries beyond the framework's constant (cuBLAS, NCCL channels)",
     "memory of other processes on the GPU",
 )
@@ -84,15 +84,20 @@ class MemoryUse:
         return self.gpus_fit and self.host.fits and self.nvme.fits
 
     @property
+    def needed(self) -> float:
+        """What the fullest rank cannot do without: the allocator gives its slack back before it fails."""
+        return max(stage.peak - stage.part("slack") for stage in self.per_stage)
+
+    @property
     def gpus_fit(self) -> bool:
-        return self.peak <= self.capacity
+        return self.needed <= self.capacity
 
     @property
     def complaints(self) -> tuple[str, ...]:
         """In words what does not fit."""
         full = self.fullest
         gpu = (
-            f"Does not fit: rank {full.rank} of stage {full.stage} needs {full.peak / GIGA:.1f} GiB of "
+            f"Does not fit: rank {full.rank} of stage {full.stage} needs {self.needed / GIGA:.1f} GiB of "
             f"{self.capacity / GIGA:.1f} GiB; the largest part is {full.largest} "
             f"({full.part(full.largest) / GIGA:.1f} GiB)."
         )

@@ -9,7 +9,7 @@ from trainsim.explain.options import Trial
 from trainsim.fitting import ways
 from trainsim.fitting.sharding import TITLES, switched
 from trainsim.job import Job
-from trainsim.scenario.offloading import LATER, SHARDED
+from trainsim.scenario.offloading import SHARDED, TOGETHER
 from trainsim.scenario.scenario import Scenario
 
 
@@ -18,9 +18,9 @@ def offload(scenario: Scenario, job: Job) -> Iterator[Trial]:
     """The optimizer on the CPU, and the parameters too; with ZeRO-3 where the strategy itself cannot."""
     now = job.sharding
     optimizer, parameters = now.offload.optimizer != "none", now.offload.parameters != "none"
-    if not optimizer:
+    if not optimizer and now.strategy not in TOGETHER:
         changes = _on_cpu(scenario, "optimizer")
-        alone = now.strategy not in LATER
+        alone = now.strategy != "mics"
         more = {} if alone else switched(scenario, "zero3")
         yield Trial(kind="offload", title=_title("optimizer on the CPU", alone), changes={**more, **changes})
     if not parameters:

@@ -37,14 +37,21 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
 
 
 def _held(holds: Iterable[Hold], kernels: Iterable[Kernel]) -> Iterator[Piece]:
-    level: dict[str, float] = {}
-    most: dict[str, float] = {}
+    """*kernels* between what is taken and what is given back: never more at once than the holds one by one."""
+    left: dict[str, float] = {}
+    now = most = 0.0
     for hold in holds:
-        level[hold.category] = level.get(hold.category, 0.0) + hold.nbytes
-        most[hold.category] = max(most.get(hold.category, 0.0), level[hold.category])
-    yield from (Hold(category, nbytes) for category, nbytes in most.items())
+        left[hold.category] = left.get(hold.category, 0.0) + hold.nbytes
+        now += hold.nbytes
+        most = max(most, now)
+    taken = [Hold(category, nbytes) for category, nbytes in left.items() if nbytes > 0]
+    beside = most - sum(hold.nbytes for hold in taken)  # less than 0: some of it is taken when other memory is free
+    yield from taken if beside >= 0 else ()
+    yield Hold("temporary", beside if beside >= 0 else most)
     yield from kernels
-    yield from (Hold(category, level[category] - nbytes) for category, nbytes in most.items())
+    yield Hold("temporary", -beside if beside >= 0 else -most)
+    yield from (Hold(category, nbytes) for category, nbytes in left.items() if nbytes < 0)
+    yield from taken if beside < 0 else ()
 
 
 def _merge(kernels: list[Kernel], detail: str) -> Iterator[Kernel]:
