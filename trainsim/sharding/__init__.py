@@ -44,7 +44,7 @@ class Bucket(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``, once, and
-    ``beside`` every pass what its plan says.
+    ``beside`` every pass what its plan says. ``norms`` are the bytes of the sums that all ranks agree on before an update.
 
     ``shard`` is the number of ranks that share the optimizer states, ``weights_shard`` and ``gradients_shard`` of those
     that share parameters and gradients between passes. ``extra`` are bytes by category that it holds all the time
@@ -58,6 +58,7 @@ class Exchange:
     shard: int = 1
     weights_shard: int = 1
     gradients_shard: int = 1
+    norms: tuple[float, ...] = (4.0,)
     beside: Plan = field(default_factory=dict)
     extra: Mapping[str, float] = field(default_factory=dict)
 

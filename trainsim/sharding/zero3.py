@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 
 from trainsim.job import Job
 from trainsim.program.instructions import Hold
@@ -48,6 +49,7 @@ def partitioned(job: Job, size: int) -> Exchange:
         shard=size,
         weights_shard=size,
         gradients_shard=size,
+        norms=_norms(job, sum(one.sizes)),
         beside=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
@@ -55,6 +57,12 @@ def partitioned(job: Job, size: int) -> Exchange:
             "weights": float(per_element * sum(one.sizes)) / secondary if secondary else 0.0,
         },
     )
+
+
+def _norms(job: Job, elements: int) -> tuple[float, ...]:
+    """DeepSpeed adds up the norms of its optimizer's sub-groups one by one, in fp64."""
+    limit = job.framework.states.sub_group
+    return (8.0,) * (ceil(elements / limit) if limit else 1)
 
 
 def limits_of(job: Job) -> Limits:
