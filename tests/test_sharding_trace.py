@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +27,7 @@ class Run(NamedTuple):
 
     framework: str
     strategy: str
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
     ranks: int = 2
     clips: bool = True
 
@@ -82,7 +83,7 @@ def job(run: Run, microbatches: int) -> Job:
         "framework": run.framework,
         "model": MODEL,
         "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": run.ranks},
-        "sharding": {"strategy": run.strategy} | run.options,
+        "sharding": {"strategy": run.strategy, **run.options},
         "training": {"sequence_length": 64, "global_batch": microbatches * run.ranks},
     }
     return replace(Scenario.from_dict(text).resolve(), padded_vocab=MODEL["vocab"])

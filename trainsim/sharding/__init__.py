@@ -44,7 +44,7 @@ class Bucket(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``, once, and
-    ``beside`` every pass what its plan says. ``norms`` are the bytes of the sums that all ranks agree on before an update.
+    ``beside`` every pass what its plan says. ``norms`` are the bytes of the sums that ranks agree on before an update.
 
     ``shard`` is the number of ranks that share the optimizer states, ``weights_shard`` and ``gradients_shard`` of those
     that share parameters and gradients between passes. ``extra`` are bytes by category that it holds all the time
