@@ -133,7 +133,7 @@ def _skipped(parts: Parts) -> float:
 def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
     """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
     crowded = mine.parts.network.crowded_seconds
-    return [[crowded("dp", b.operation, b.nbytes) for b in buckets] for buckets in chunks]
+    return [[crowded("dp" + b.among, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
 def _windows(parts: Parts, rank: int, layer: float) -> list[tuple[float, float]]:

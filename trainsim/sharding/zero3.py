@@ -193,10 +193,9 @@ class _Passes:
                 f"reduce {k}",
                 (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
                 issued=Moment(full, after=True),
-                needed=Moment(full, after=True) if k == len(found) - 1 else None,
+                needed=Moment(full, after=True) if k == len(found) - 1 or not self.job.sharding.overlap else None,
                 takes=(Hold("buffers", nbytes),),
                 gives=(Hold("buffers", -nbytes),),
-                chain="dp" if self.job.sharding.overlap else "",
             )
 
 
