@@ -10,7 +10,7 @@ deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 
@@ -38,10 +38,12 @@ def partitioned(job: Job, size: int) -> Exchange:
     one = whole(job)
     limits = limits_of(job)
     found = coordinate(one.trace, one.sizes, limits=limits)
+    if size == 1 and job.sharding.offload.parameters == "none":  # nothing is ever gathered
+        found = replace(found, gathers=(), releases=(), persistent=0)
     passes = _Passes(job, one, found, size, {})
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = PARAMETER_BYTES[job.training.precision]
-    persistent = [p for p in one.sizes if p <= limits.persistence_threshold]
+    persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
     secondary = job.sharding.secondary_partition
     return Exchange(
         reductions=(tuple(_over_groups(job, one, size)),),
