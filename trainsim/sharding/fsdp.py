@@ -244,9 +244,10 @@ def _name(unit: Unit) -> str:
 
 def refuses(job: Job) -> Iterator[tuple[str, str]]:
     """What PyTorch's FSDP does not go together with."""
-    size = job.sharding.reshard
-    if size and size > 1 and replicas(job) % size:
-        yield "reshard_after_forward", f"{replicas(job)} replicas do not divide by {size}"
+    size, group = job.sharding.reshard, job.sharding.shard_size
+    if size and size > 1 and (group or replicas(job)) % size:
+        shared = f"the {group} replicas that share parameters" if group else f"{replicas(job)} replicas"
+        yield "reshard_after_forward", f"{shared} do not divide by {size}"
     if job.parallel.pp > 1 and size is not None and size != 1:
         yield (
             "reshard_after_forward",
