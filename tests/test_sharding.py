@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -83,6 +82,9 @@ def folding_changes_no_bit(job: Job) -> bool:
     return same_spans(run(fold(prune(plan.system))), run(unfolded(plan.system), merge=False))
 
 
+SHORT = {"model__layers": 2, "training__global_batch": 2 * REPLICAS}
+
+
 def test_every_strategy_is_tested() -> None:
     assert {strategy for _, strategy, _ in CASES.values()} == set(strategies)
 
@@ -92,14 +94,15 @@ def test_every_strategy_is_tested() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_folding_and_marks_change_no_bit(case: str) -> None:
-    assert folding_changes_no_bit(scenario(case).resolve())
+    assert folding_changes_no_bit(scenario(case, **SHORT).resolve())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_straggler_is_waited_for_and_folding_changes_no_bit(case: str) -> None:
-    job = scenario(case, what_if=[{"slow": {"rank": 3, "factor": 1.5}}]).resolve()
+    healthy = scenario(case, **SHORT).resolve()
+    job = scenario(case, what_if=[{"slow": {"rank": 3, "factor": 1.5}}], **SHORT).resolve()
     assert folding_changes_no_bit(job)
-    assert run(fold(prune(lower(job).system))).duration > result(case).duration
+    assert run(fold(prune(lower(job).system))).duration > run(fold(prune(lower(healthy).system))).duration
 
 
 def levels_are_sound(one: Result) -> None:
@@ -334,8 +337,10 @@ def test_a_second_copy_is_held_all_the_time() -> None:
 # what does not go together
 
 REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
-    *((case, {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2") for case in ("zero2", "zero3", "mics")),
+    ("zero2", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
+    ("zero3", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
     ("zeropp", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
+    ("mics", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
     ("fsdp2", {"sharding__quantized_weights": True}, InvalidPlan, "fsdp has no use for it; zero3, zeropp have"),
     ("ddp", {"sharding__shard_size": 2}, InvalidPlan, "ddp has no use for it"),
     ("hsdp", {"sharding__shard_size": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
@@ -343,7 +348,7 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("hpZ", {"sharding__secondary_partition": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("zero1", {"sharding__instances": 3}, InvalidPlan, "8 replicas do not divide into 3 groups"),
     ("fsdp2", {"sharding__reshard_after_forward": 3}, InvalidPlan, "8 replicas do not divide by 3"),
-    ("hsdp", {"sharding__reshard_after_forward": 8}, InvalidPlan, "the 4 replicas that share parameters do not divide by 8"),
+    ("hsdp", {"sharding__reshard_after_forward": 8}, InvalidPlan, "the 4 replicas that share parameters do not"),
     ("fsdp2", {"parallel__pp": 2, "sharding__reshard_after_forward": 2}, InvalidPlan, "leave it out"),
     ("fsdp2", {"parallel__pp": 2, "pipeline__schedule": "zb-h1"}, NotBuilt, "not simulated with zb-h1"),
     ("hsdp", {"parallel__pp": 2, "pipeline__schedule": "seq1f1b"}, NotBuilt, "not simulated with seq1f1b"),
