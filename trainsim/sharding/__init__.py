@@ -71,6 +71,7 @@ class Strategy:
     section that it understands beside strategy, overlap and offload; ``refuses`` gives (option, reason) for what does
     not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage;
     ``shares_parameters``: these are gathered for it. ``framework`` is the profile whose strategy it is.
+    ``summed_by`` is the number of replicas that share the sums of gradients over microbatches.
     """
 
     plan: Callable[[Job, int, Sequence[Parts]], Exchange]
@@ -79,6 +80,7 @@ class Strategy:
     every_pass: bool = False
     shares_parameters: bool = False
     framework: str = "neutral"
+    summed_by: Callable[[Job], int] = lambda job: 1
 
 
 strategies: Registry[Strategy] = Registry("strategy", __name__)
@@ -87,6 +89,11 @@ strategies: Registry[Strategy] = Registry("strategy", __name__)
 def replicas(job: Job) -> int:
     """Ranks that hold the same parameters."""
     return job.parallel.dp * job.parallel.cp
+
+
+def group(job: Job) -> int:
+    """Replicas that share parameters where not all of them do."""
+    return job.sharding.shard_size or replicas(job)
 
 
 def within(job: Job, size: int) -> str:

@@ -1,7 +1,7 @@
 """FSDP within a node, averages between nodes: ``HYBRID_SHARD`` of FSDP1, a two-dimensional mesh in FSDP2."""
 
 from trainsim.sharding import Strategy, strategies
-from trainsim.sharding.fsdp import USES, hsdp, refuses
+from trainsim.sharding.fsdp import USES, hsdp, refuses, summed_by
 
 strategies.register("hsdp")(
     Strategy(
@@ -11,5 +11,6 @@ strategies.register("hsdp")(
         every_pass=True,
         framework="pytorch-fsdp2",
         shares_parameters=True,
+        summed_by=summed_by,
     )
 )

@@ -7,14 +7,14 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 from collections.abc import Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, replicas, strategies
+from trainsim.sharding import Exchange, Parts, Strategy, group, strategies
 from trainsim.sharding.zero2 import refuses
 from trainsim.sharding.zero3 import USES, partitioned
 
 
 def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """States shared by ``shard_size`` replicas."""
-    return partitioned(job, job.sharding.shard_size or replicas(job))
+    return partitioned(job, group(job))
 
 
 strategies.register("mics")(
@@ -25,5 +25,6 @@ strategies.register("mics")(
         every_pass=True,
         framework="deepspeed",
         shares_parameters=True,
+        summed_by=group,
     )
 )

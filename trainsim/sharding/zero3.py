@@ -215,5 +215,6 @@ strategies.register("zero3")(
         every_pass=True,
         framework="deepspeed",
         shares_parameters=True,
+        summed_by=replicas,
     )
 )
