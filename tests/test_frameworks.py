@@ -23,7 +23,7 @@ def test_profiles_are_complete(name: str, precision: str) -> None:
     assert profile.bucketed_stages in {"all", "first"}
     assert profile.bucket_rule in rules
     assert profile.norm_over in {"shards", "model"}
-    assert {*profile.overlapping_strategies, *profile.overflow_checked} <= set(strategies)
+    assert set(profile.overflow_checked) <= set(strategies)
     assert profile.gradient_bytes in (2, 4)
     assert 0 < profile.network_efficiency <= 1
     assert 0 < profile.p2p_efficiency <= 1

@@ -109,7 +109,7 @@ def levels_are_sound(one: Result) -> None:
     for stage in one.memory.per_stage:
         for category, level in stage.levels.items():
             assert level.min() >= -1e-3, category
-            assert level[-1] == pytest.approx(level[0], abs=1.0), category
+            assert category == "slack" or level[-1] == pytest.approx(level[0], abs=1.0), category
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -157,7 +157,7 @@ def test_one_replica_talks_to_nobody(case: str) -> None:
 def steady_peak(one: Result) -> float:
     """The most that is held beside what is on its way, which depends on when it arrives."""
     levels = one.memory.fullest.levels
-    return float(sum(level for name, level in levels.items() if name not in ("gathered", "buffers")).max())
+    return float(sum(level for name, level in levels.items() if name not in ("gathered", "buffers", "slack")).max())
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -352,7 +352,7 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("fsdp2", {"parallel__pp": 2, "sharding__reshard_after_forward": 2}, InvalidPlan, "leave it out"),
     ("fsdp2", {"parallel__pp": 2, "pipeline__schedule": "zb-h1"}, NotBuilt, "not simulated with zb-h1"),
     ("hsdp", {"parallel__pp": 2, "pipeline__schedule": "seq1f1b"}, NotBuilt, "not simulated with seq1f1b"),
-    ("mics", {"sharding__offload": {"optimizer": "cpu"}}, NotBuilt, "not simulated yet with mics"),
+    ("mics", {"sharding__offload": {"optimizer": "cpu"}}, InvalidPlan, "offloads nothing; zero3 would"),
 ]  # fmt: skip
 
 

@@ -4,17 +4,23 @@ MiCS: ZeRO-3 within groups of replicas; the groups sum their gradients once, at 
 Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, deepspeed/runtime/zero/mics.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, group, strategies
-from trainsim.sharding.zero2 import refuses
+from trainsim.sharding import Exchange, Parts, Strategy, group, strategies, zero2
 from trainsim.sharding.zero3 import USES, partitioned
 
 
 def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """States shared by ``shard_size`` replicas."""
     return partitioned(job, group(job))
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """DeepSpeed's MiCS keeps everything on the GPU."""
+    yield from zero2.refuses(job)
+    if job.sharding.offload.any:
+        yield "offload", "DeepSpeed's MiCS offloads nothing; zero3 would"
 
 
 strategies.register("mics")(
