@@ -117,7 +117,7 @@ def test_the_boxes_of_a_whole_step_are_the_passes(small):
 
 def test_zoomed_in_every_span_is_a_box(small):
     one = scene(small, actors(small, small.pipeline), (0.0, small.step_time), detailed=True)
-    kernels = sum(len(one.boxes[k].left) for k in one.boxes if k != "bubble")
+    kernels = sum(len(one.boxes[k].left) for k in one.boxes if k not in ("bubble", "exposed"))
     spans = sum(len(small.trace.spans(r, c).label) for r in small.pipeline for c in small.trace.chain_names(r))
     assert kernels == spans
     assert {row.stream for row in one.rows} == {"compute", "tp", "pp", "dp"}
@@ -129,7 +129,7 @@ def test_a_lane_beside_compute_shows_how_much_of_the_time_it_is_used():
     run = scenario().replace({"training.tp_overlap": "wgrad"}).run()
     table = run.timeline()
     for stage in actors(run, run.pipeline):
-        start, end = stage.beside["tp"]
+        start, end = stage.beside["tp"]["tp"]
         left, right, share = joined(start, end, run.duration / 50)
         assert len(left) < len(start)
         assert np.sum(share * (right - left)) == pytest.approx(np.sum(end - start))

@@ -8,7 +8,7 @@ from trainsim.collectives import Algorithm, Edges, Placement, algorithms
 from trainsim.collectives.latency import least_latency, ramp
 
 MOST_PAIRS = 1 << 18
-"""Ordered pairs that are laid out one by one; of more, every rank sends to so many others at evenly spread distances."""
+"""Pairs that are laid out one by one; of more, every rank sends to so many others at evenly spread distances."""
 
 
 def direct_edges(operation: str, placement: Placement) -> Edges:

@@ -50,10 +50,14 @@ class Framework:
     gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
     gradient_bytes: int  # on the wire, per parameter
     zero1_operation: str  # reduce_scatter | all_reduce: what ZeRO-1 sends
+    bucket_rule: str  # megatron | torch | deepspeed: which tensors a bucket holds
     bucket_parameters: float  # elements per gradient bucket
     bucket_parameters_per_rank: float  # the bucket is at least this times dp
     bucketed_stages: str  # all | first: which pipeline stages split the reduction into buckets
     parameter_gather_overlap: bool  # ZeRO-1 gathers under the next forward pass
+    overflow_checked: tuple[str, ...]  # strategies that look for an overflow in whatever precision; others with fp16
+    overflow_bytes: int  # of the flag that ranks agree on
+    norm_over: str  # shards | model: who adds up the gradients' norm where replicas share the optimizer's states
     fsdp: str  # fsdp1 | fsdp2: how PyTorch shards
     p2p_blocking: bool  # the sender waits for its message
     p2p_overhead: float  # host synchronisation per blocking message
@@ -133,5 +137,7 @@ _TYPES = {f.name: f.type for f in fields(Framework)}
 
 
 def _typed(key: str, value: Any) -> Any:
-    """Whole numbers of the file as floats where a float is meant."""
+    """Whole numbers of the file as floats where a float is meant, lists as tuples."""
+    if isinstance(value, list):
+        return tuple(value)
     return float(value) if _TYPES[key] == "float" else value

@@ -37,10 +37,10 @@ def tasks(beside: Beside, role: Role, blocks: Blocks) -> Mapping[str, Template]:
     found: dict[str, list[Piece]] = {}
     for flight in beside.flights:
         if flight.chain:
+            steps = list(_steps(flight, CHAINS[flight.chain], blocks))
+            held = (flight.takes, flight.gives) if steps else ((), ())
             pieces = found.setdefault(flight.chain, [])
-            pieces += [Wait(_issue(flight, role)), *flight.takes]
-            pieces += _steps(flight, role, CHAINS[flight.chain], blocks)
-            pieces += [*flight.gives, Signal(_over(flight.name, role))]
+            pieces += [Wait(_issue(flight, role)), *held[0], *steps, *held[1], Signal(_over(flight.name, role))]
     return {chain: Template.of(role.work + " beside", 0, pieces) for chain, pieces in found.items()}
 
 
@@ -64,14 +64,25 @@ def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[
     yield from (Wait(_over(name, Role("F", False, False))) for at, name in beside.waits if at == moment)
     yield from (Signal(_issue(f, role)) for f in here[demanded:] if f.chain)
     for flight in here:
-        if not flight.chain:
-            yield from (*flight.takes, *_steps(flight, role, INLINE, blocks), *flight.gives)
+        steps = list(_steps(flight, CHAINS.get(flight.chain, INLINE), blocks))
+        if not steps:  # nobody else is there: the pass itself holds what is left behind
+            yield from _left(flight)
+        elif not flight.chain:
+            yield from (*flight.takes, *steps, *flight.gives)
     for at, mark in beside.marks:
         if at == moment:
             yield mark if isinstance(mark, Hold) else _traffic("copy", mark, blocks, "compute")
 
 
-def _steps(flight: Flight, role: Role, communicator: str, blocks: Blocks) -> Iterator[Kernel | Meet]:
+def _left(flight: Flight) -> Iterator[Hold]:
+    """What a flight takes and does not give back."""
+    level: dict[str, float] = {}
+    for hold in (*flight.takes, *flight.gives):
+        level[hold.category] = level.get(hold.category, 0.0) + hold.nbytes
+    yield from (Hold(category, nbytes) for category, nbytes in level.items())
+
+
+def _steps(flight: Flight, communicator: str, blocks: Blocks) -> Iterator[Kernel | Meet]:
     for step in flight.steps:
         if step.operation == "traffic":
             yield _traffic(flight.name, step, blocks, "dp")

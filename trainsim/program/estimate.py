@@ -21,6 +21,7 @@ from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
+from trainsim.program.update import agreeing
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import Bucket, Exchange
 
@@ -132,7 +133,7 @@ def _skipped(parts: Parts) -> float:
 def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
     """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
     crowded = mine.parts.network.crowded_seconds
-    return [[crowded("dp", b.operation, b.nbytes) for b in buckets] for buckets in chunks]
+    return [[crowded("dp" + b.among, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
 def _windows(parts: Parts, rank: int, layer: float) -> list[tuple[float, float]]:
@@ -168,7 +169,9 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
     fixed = 0.0 if framework.cuda_graph else framework.step_seconds
     flushed = not facts(job.pipeline.schedule).asynchronous
-    norm = parts.network.seconds("world", "all_reduce", 4.0) if flushed else 0.0
+    exchange = parts.exchange(0)
+    group, norms = agreeing(parts, exchange), exchange.norms if flushed else ()
+    norm = sum(parts.network.seconds(group, "all_reduce", nbytes) for nbytes in norms)
     embedding = 0.0
     if job.model.tied_embeddings and job.model.lora is None and parts.network.has("embedding"):
         size = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes

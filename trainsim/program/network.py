@@ -30,6 +30,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "dp-replicas": ("cp", "dp"),
     "dp-gather": ("cp", "dp"),
     "world": ("tp", "cp", "dp", "pp"),
+    "model": ("tp", "pp"),
     "vocabulary": ("pp",),
     "vocabulary-tp": ("tp",),
 }
@@ -48,7 +49,7 @@ reads and writes of drives that run ahead and behind."""
 AXES.update(dict.fromkeys(OFFLOAD, ()))
 REPLICATED = ("dp", "dp-update", "dp-replicas", "dp-gather")
 """Collectives over all that hold the same parameters."""
-TINY = ("world",)  # carries a few bytes: only its latency counts
+TINY = ("world", "model")  # carry a few bytes: only their latency counts
 
 
 class Subgroup(NamedTuple):

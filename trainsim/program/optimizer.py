@@ -28,7 +28,7 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
     job, held = parts.job, parts.trained(rank)
     framework, optimizer = job.framework, load_optimizer(job.training.optimizer)
     moved = framework.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
-    copied = framework.gradient_copy_bytes_per_parameter * held.total / parts.exchange(rank).gradients_shard
+    copied = _copied(parts, rank)
     if optimizer.iterations and held.matrices:
         yield from _gathers(parts, held, shard, optimizer.gather_bytes)
         yield from _orthogonal(parts, rank, shard, optimizer.iterations)
@@ -37,9 +37,13 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
 
 def gradient_check(parts: Parts, rank: int) -> Kernel:
     """The pass over the gradients that finds an overflow."""
-    copied = parts.job.framework.gradient_copy_bytes_per_parameter * parts.trained(rank).total
-    copied /= parts.exchange(rank).gradients_shard
-    return parts.blocks.traffic("overflow check", copied, "optimizer")
+    return parts.blocks.traffic("overflow check", _copied(parts, rank), "optimizer")
+
+
+def _copied(parts: Parts, rank: int) -> float:
+    """Traffic of copies of the gradients that a rank has at the end of a step, bytes."""
+    held = parts.trained(rank).total / parts.exchange(rank).gradients_shard
+    return parts.job.framework.gradient_copy_bytes_per_parameter * held
 
 
 def _gathers(parts: Parts, held: Tensors, shard: int, nbytes: float) -> Iterator[Meet]:

@@ -181,13 +181,15 @@ def work_out(job: Job) -> Parts:
 
 
 def _style(job: Job) -> Style:
-    """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds."""
+    """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds, and
+    where replicas share the sums each adds its part."""
     style = style_of(job.framework, job.training.attention)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
-    if job.training.accumulation_dtype is None or not style.accumulation_bytes:
-        return style
-    return replace(style, accumulation_bytes=number_bytes(job) + 2 * gradient_bytes(job))
+    nbytes = style.accumulation_bytes
+    if job.training.accumulation_dtype is not None and nbytes:
+        nbytes = number_bytes(job) + 2 * gradient_bytes(job)
+    return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
 
 
 def _launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:

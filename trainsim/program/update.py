@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from trainsim.program import offload
 from trainsim.program.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program.optimizer import gradient_check
+from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.program.templates import Cut, Cuts
-from trainsim.sharding import Bucket
+from trainsim.sharding import Bucket, Exchange
 from trainsim.sharding.flights import chains
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
@@ -126,13 +127,19 @@ def _reduced(mine: Rank) -> Iterator[Instruction]:
 def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
     """The numbers that all ranks have to agree on before they update."""
     job = mine.parts.job
-    if not mine.parts.network.has("world") or job.pipeline.post_validation or mine.schedule.asynchronous:
+    group, skips, framework = agreeing(mine.parts, mine.exchange), mine.skips(number), job.framework
+    if not mine.parts.network.has(group) or job.pipeline.post_validation or mine.schedule.asynchronous:
         return
-    skips = mine.skips(number)
-    if job.training.loss_scaling or skips:
-        yield Meet("overflow check", "other", "world", "all_reduce", SCALAR, stream="dp")
+    if job.training.loss_scaling or skips or job.sharding.strategy in framework.overflow_checked:
+        yield Meet("overflow check", "other", group, "all_reduce", float(framework.overflow_bytes), stream="dp")
     if not skips:
-        yield Meet("gradient norm", "other", "world", "all_reduce", SCALAR, stream="dp")
+        for nbytes in mine.exchange.norms:
+            yield Meet("gradient norm", "other", group, "all_reduce", nbytes, stream="dp")
+
+
+def agreeing(parts: Parts, exchange: Exchange) -> str:
+    """Who adds up the norm of the gradients: a replica that has all of them needs no other one."""
+    return "model" if exchange.shard == 1 or parts.job.framework.norm_over == "model" else "world"
 
 
 def _end(mine: Rank, number: int) -> Iterator[Instruction]:

@@ -36,6 +36,8 @@ class Layout(NamedTuple):
 
 HEAD, BETWEEN, FOOT = 0.62, 0.62, 0.55
 """Inches: title, space under each panel for its axis, legend."""
+ALONE = 1.0
+"""Inches per lane height where there is one rank to show."""
 
 
 def gantt(result: Result, ranks: Sequence[int], *, steps: int, window: tuple[float, float] | None = None) -> Figure:
@@ -80,7 +82,8 @@ def _windows(
 
 def _layout(scenes: Sequence[Scene], stages: int) -> Layout:
     tallest = max(one.height for one in scenes)
-    scale = float(np.clip(6.0 / tallest, 0.13, 0.62)) if len(scenes) == 1 else float(np.clip(4.4 / tallest, 0.14, 0.5))
+    most = ALONE if stages == 1 else 0.62
+    scale = float(np.clip(6.0 / tallest, 0.13, most)) if len(scenes) == 1 else float(np.clip(4.4 / tallest, 0.14, 0.5))
     strip = 0.0 if len(scenes) == 1 else float(np.clip(stages * 0.07, 0.3, 1.2))
     return Layout(scale, tuple(max(0.5, one.height * scale) for one in scenes), strip)
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
-from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.lanes import Floats, Ints, Lanes
 from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, whole
+from trainsim.report.beside import DATA, Spans, joined, look_of, spans_of
 
 if TYPE_CHECKING:
     from trainsim.result import Result
@@ -87,7 +88,7 @@ class Stage:
     slots: Passes
     idle: Idle
     sent: tuple[Floats, Floats]
-    beside: dict[str, tuple[Floats, Floats]]
+    beside: dict[str, Spans]
     update: tuple[Piece, ...]
 
 
@@ -101,18 +102,11 @@ def _actor(lanes: Lanes, rank: int, c: int) -> Stage:
     sent = [lane for lane in lanes.messages if lane.owner == c]
     starts = np.concatenate([lane.start for lane in sent] or [np.zeros(0)])
     ends = np.concatenate([lane.end for lane in sent] or [np.zeros(0)])
-    beside = {lane.name: _spans(lanes, lane) for lane in lanes.others[c] if len(lane)}
+    beside = {lane.name: spans_of(lanes, lane) for lane in lanes.others[c] if len(lane)}
     return Stage(
         rank=rank, number=int(lanes.stage[c]), slots=whole(slots(lanes, c)), idle=idle(lanes, c),
         sent=(starts, ends), beside=beside, update=update(lanes, c),
     )  # fmt: skip
-
-
-def _spans(lanes: Lanes, lane: Lane) -> tuple[Floats, Floats]:
-    """Starts and ends of the spans of a chain, without the time between them in which it waits."""
-    spans = lanes.trace.spans(int(lanes.trace.representative[lane.owner]), lane.name)
-    order = np.argsort(spans.start, kind="stable")
-    return spans.start[order], spans.end[order]
 
 
 class _Canvas:
@@ -169,7 +163,10 @@ def _thin(stage: Stage, window: tuple[float, float]) -> tuple[str, ...]:
 
 def _idle(canvas: _Canvas, stage: Stage, bottom: float, top: float) -> None:
     rest = stage.idle
-    canvas.add("bubble", rest.start, rest.end, bottom, top)
+    own = rest.source == stage.number
+    exposed = own & np.isin(np.array(rest.what, object), np.array(DATA, object)) if len(own) else own
+    for look, of in (("bubble", ~exposed), ("exposed", exposed)):
+        canvas.add(look, rest.start[of], rest.end[of], bottom, top)
     for a, b, source, what in zip(rest.start.tolist(), rest.end.tolist(), rest.source.tolist(), rest.what, strict=True):
         if source >= 0:
             canvas.note(a, b, (bottom + top) / 2, _reason(stage.number, source, what), "bubble")
@@ -253,28 +250,11 @@ def _beside(canvas: _Canvas, stage: Stage, places: dict[str, tuple[float, float]
     if "pp" in places:
         canvas.add("pp", *stage.sent, *places["pp"])
     first, last = canvas.window
-    for name, spans in stage.beside.items():
-        start, end, share = joined(*spans, APART * (last - first) / PIXELS)
+    for name, looks in stage.beside.items():
         bottom, top = places[name]
-        height = (top - bottom) * np.maximum(share, LEAST)
-        canvas.add(name if name in COLUMN else "other", start, end, bottom, bottom + height)
-
-
-def joined(start: Floats, end: Floats, gap: float) -> tuple[Floats, Floats, Floats]:
-    """Intervals in rising order, with those joined that are less than *gap* apart; and the share of each that was in
-    the intervals.
-
-    >>> start, end, share = joined(np.array([0.0, 1.5, 5.0]), np.array([1.0, 2.0, 6.0]), 0.6)
-    >>> end.tolist(), share.tolist()
-    ([2.0, 6.0], [0.75, 1.0])
-    """
-    if not len(start):
-        return start, end, start
-    apart = start[1:] - end[:-1] >= gap
-    heads, tails = np.flatnonzero(np.append(True, apart)), np.flatnonzero(np.append(apart, True))
-    inside = np.add.reduceat(end - start, heads)
-    length = np.maximum(end[tails] - start[heads], 1e-300)
-    return start[heads], end[tails], np.clip(inside / length, 0.0, 1.0)
+        for look, spans in looks.items():
+            start, end, share = joined(*spans, APART * (last - first) / PIXELS)
+            canvas.add(look, start, end, bottom, bottom + (top - bottom) * np.maximum(share, LEAST))
 
 
 class _Streams:
@@ -298,7 +278,7 @@ class _Streams:
                 of = label == one
                 what = self.labels[one]
                 bottom, top = places[what.stream]
-                self._spans(canvas, what.kind, (start[of], end[of]), (bottom, top))
+                self._spans(canvas, look_of(what), (start[of], end[of]), (bottom, top))
                 for a, b in zip(start[of].tolist(), end[of].tolist(), strict=True):
                     canvas.note(a, b, (bottom + top) / 2, what.name, what.kind, top - bottom)
         bottom, top = places["compute"]

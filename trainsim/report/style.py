@@ -33,6 +33,8 @@ LOOKS = {
     "ep": Look("#e8a5d8", "#7a2468", "/////", "expert parallel (ep)"),
     "pp": Look("#c9b3e6", "#54318a", "\\\\\\\\\\", "pipeline messages (pp)"),
     "dp": Look("#f4a582", "#8f3514", "xxxx", "data parallel (dp)"),
+    "gather": Look("#fdd9a8", "#b35806", "/////", "parameters gathered (dp)"),
+    "exposed": Look("#fbdcd9", "#8f3514", "", "a pass waits for dp"),
     "offload": Look("#c5b79b", "#5b4d2c", "-----", "offload"),
     "optimizer": Look("#222222", "#ffffff", "", "optimizer"),
     "host": Look("#d9d9d9", "#6b6b6b", ".....", "host"),
@@ -40,7 +42,6 @@ LOOKS = {
     "other": Look("#a9a9a9", "#333333", "", "other"),
     "chunk": Look("#00000040", "#000000", "", "later chunk"),
     "bubble": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
-    "waiting": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
 }
 """How each kind of span is drawn."""
 

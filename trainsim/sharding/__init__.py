@@ -44,7 +44,7 @@ class Bucket(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """What one rank sends for data parallelism in a step: ``reductions[chunk]`` and ``gathers[chunk]``, once, and
-    ``beside`` every pass what its plan says.
+    ``beside`` every pass what its plan says. ``norms`` are the bytes of the sums that ranks agree on before an update.
 
     ``shard`` is the number of ranks that share the optimizer states, ``weights_shard`` and ``gradients_shard`` of those
     that share parameters and gradients between passes. ``extra`` are bytes by category that it holds all the time
@@ -58,6 +58,7 @@ class Exchange:
     shard: int = 1
     weights_shard: int = 1
     gradients_shard: int = 1
+    norms: tuple[float, ...] = (4.0,)
     beside: Plan = field(default_factory=dict)
     extra: Mapping[str, float] = field(default_factory=dict)
 
@@ -70,6 +71,7 @@ class Strategy:
     section that it understands beside strategy, overlap and offload; ``refuses`` gives (option, reason) for what does
     not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage;
     ``shares_parameters``: these are gathered for it. ``framework`` is the profile whose strategy it is.
+    ``summed_by`` is the number of replicas that share the sums of gradients over microbatches.
     """
 
     plan: Callable[[Job, int, Sequence[Parts]], Exchange]
@@ -78,6 +80,7 @@ class Strategy:
     every_pass: bool = False
     shares_parameters: bool = False
     framework: str = "neutral"
+    summed_by: Callable[[Job], int] = lambda job: 1
 
 
 strategies: Registry[Strategy] = Registry("strategy", __name__)
@@ -95,6 +98,11 @@ def alone(job: Job) -> Iterator[tuple[str, str]]:
 def replicas(job: Job) -> int:
     """Ranks that hold the same parameters."""
     return job.parallel.dp * job.parallel.cp
+
+
+def group(job: Job) -> int:
+    """Replicas that share parameters where not all of them do."""
+    return job.sharding.shard_size or replicas(job)
 
 
 def within(job: Job, size: int) -> str:

@@ -3,23 +3,15 @@
 from collections.abc import Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, bucket_size, buckets, strategies
+from trainsim.sharding import Exchange, Parts, Strategy, strategies
+from trainsim.sharding.cutting import reductions
 
 
 def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """One all-reduce of every gradient per step, in buckets if it overlaps the last backward."""
-    overlap = job.sharding.overlap
     return Exchange(
-        reductions=tuple(
-            buckets(
-                parts,
-                operation="all_reduce",
-                bytes_per_element=job.training.gradient_bytes,
-                size=bucket_size(job, stage, c, overlap),
-            )
-            for c, parts in enumerate(chunks)
-        ),
-        overlapped=overlap,
+        reductions=tuple(reductions(job, stage, c, p, operation="all_reduce") for c, p in enumerate(chunks)),
+        overlapped=job.sharding.overlap,
     )
 
 

@@ -83,15 +83,27 @@ def roles() -> Iterator[Role]:
 def in_issue_order(flights: Iterable[Flight], work: str) -> tuple[Flight, ...]:
     """Flights as the host issues them along a pass; where moments are equal, in the order in which they are given.
 
-    Those that follow another flight have no moment and keep their order behind the others.
+    Those that follow another flight have its moment, and come behind it.
+
+    >>> late, soon = (Flight(f"reduce {k}", (), Moment(k)) for k in (2, 1))
+    >>> after = Flight("average", (), "reduce 1")
+    >>> [f.name for f in in_issue_order((late, soon, after), "B")]
+    ['reduce 1', 'average', 'reduce 2']
     """
-    sign = 1 if work == "B" else -1
+    sign, given = 1 if work == "B" else -1, tuple(flights)
+    by_name = {f.name: f for f in given}
 
-    def key(flight: Flight) -> tuple[bool, int, bool]:
-        at = flight.issued
-        return (False, sign * at.part, at.after) if isinstance(at, Moment) else (True, 0, False)
+    def key(flight: Flight) -> tuple[int, bool]:
+        at = moment_of(flight, by_name)
+        return sign * at.part, at.after
 
-    return tuple(sorted(flights, key=key))
+    return tuple(sorted(given, key=key))
+
+
+def moment_of(flight: Flight, by_name: Mapping[str, Flight]) -> Moment:
+    """When the host issues *flight*, or the one that it follows."""
+    at = flight.issued
+    return at if isinstance(at, Moment) else moment_of(by_name[at], by_name)
 
 
 def in_turn(beside: Beside) -> Beside:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from trainsim.job import Job
 from trainsim.program.instructions import Hold
-from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
+from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, group, replicas, strategies, within
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import OVER
 from trainsim.sharding.tensorwise import whole
@@ -43,7 +43,7 @@ def fsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
 
 def hsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """Shards within groups of ``shard_size`` replicas; gradients are then averaged over the groups."""
-    return sharded(job, chunks, size=job.sharding.shard_size or replicas(job))
+    return sharded(job, chunks, size=group(job))
 
 
 def sharded(job: Job, chunks: Sequence[Parts], *, size: int) -> Exchange:
@@ -243,11 +243,17 @@ def _name(unit: Unit) -> str:
     return "root" if unit.first != unit.last else f"unit {unit.first}"
 
 
+def summed_by(job: Job) -> int:
+    """Replicas that share sums of gradients: nobody where they are reduced after the last microbatch only."""
+    return 1 if job.parallel.pp > 1 or job.sharding.sync == "last" else group(job)
+
+
 def refuses(job: Job) -> Iterator[tuple[str, str]]:
     """What PyTorch's FSDP does not go together with."""
-    size = job.sharding.reshard
-    if size and size > 1 and replicas(job) % size:
-        yield "reshard_after_forward", f"{replicas(job)} replicas do not divide by {size}"
+    size, within_one = job.sharding.reshard, group(job) < replicas(job)
+    if size and size > 1 and group(job) % size:
+        shared = f"the {group(job)} replicas that share parameters" if within_one else f"{replicas(job)} replicas"
+        yield "reshard_after_forward", f"{shared} do not divide by {size}"
     if job.parallel.pp > 1 and size is not None and size != 1:
         yield (
             "reshard_after_forward",
@@ -264,5 +270,13 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
 
 USES = frozenset({"reshard_after_forward", "backward_prefetch", "sync"})
 strategies.register("fsdp")(
-    Strategy(plan=fsdp, uses=USES, refuses=refuses, every_pass=True, framework="pytorch-fsdp2", shares_parameters=True)
+    Strategy(
+        plan=fsdp,
+        uses=USES,
+        refuses=refuses,
+        every_pass=True,
+        framework="pytorch-fsdp2",
+        shares_parameters=True,
+        summed_by=summed_by,
+    )
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trainsim.job import Job
 from trainsim.sharding import Strategy, alone, strategies
-from trainsim.sharding.fsdp import USES, hsdp
+from trainsim.sharding.fsdp import USES, hsdp, summed_by
 from trainsim.sharding.fsdp import refuses as fsdp_refuses
 
 
@@ -22,5 +22,6 @@ strategies.register("hsdp")(
         every_pass=True,
         framework="pytorch-fsdp2",
         shares_parameters=True,
+        summed_by=summed_by,
     )
 )

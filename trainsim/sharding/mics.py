@@ -7,13 +7,13 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 from collections.abc import Iterator, Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, alone, replicas, strategies, zero2
+from trainsim.sharding import Exchange, Parts, Strategy, alone, group, strategies, zero2
 from trainsim.sharding.zero3 import USES, partitioned
 
 
 def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """States shared by ``shard_size`` replicas."""
-    return partitioned(job, job.sharding.shard_size or replicas(job))
+    return partitioned(job, group(job))
 
 
 def refuses(job: Job) -> Iterator[tuple[str, str]]:
@@ -32,5 +32,6 @@ strategies.register("mics")(
         every_pass=True,
         framework="deepspeed",
         shares_parameters=True,
+        summed_by=group,
     )
 )

@@ -20,6 +20,7 @@ from trainsim.sharding import (
     strategies,
     within,
 )
+from trainsim.sharding.cutting import reductions
 
 PARAMETER_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "nvfp4": 2}
 
@@ -34,30 +35,20 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     gather_overlap = overlap and job.framework.parameter_gather_overlap
     size = replicas(job) // job.sharding.instances
     operation = job.framework.zero1_operation if job.sharding.instances == 1 else "reduce_scatter"
-
-    def cut(operation: str, bytes_per_element: float, overlapped: bool) -> tuple[tuple[Bucket, ...], ...]:
-        return tuple(
-            buckets(
-                parts,
-                operation=operation,
-                bytes_per_element=bytes_per_element,
-                size=bucket_size(job, stage, c, overlapped),
-            )
-            for c, parts in enumerate(chunks)
-        )
-
+    reduced = (reductions(job, stage, c, parts, operation=operation) for c, parts in enumerate(chunks))
+    gathered = (_gathers(job, parts, bucket_size(job, stage, c, gather_overlap)) for c, parts in enumerate(chunks))
     return Exchange(
-        reductions=tuple(
-            tuple(_over_instances(job, size, b)) for b in cut(operation, job.training.gradient_bytes, overlap)
-        ),
-        gathers=tuple(
-            tuple(b._replace(among=within(job, size)) for b in chunk)
-            for chunk in cut("all_gather", PARAMETER_BYTES[job.training.precision], gather_overlap)
-        ),
+        reductions=tuple(tuple(_over_instances(job, size, chunk)) for chunk in reduced),
+        gathers=tuple(tuple(b._replace(among=within(job, size)) for b in chunk) for chunk in gathered),
         overlapped=overlap,
         gathers_overlapped=gather_overlap,
         shard=size,
     )
+
+
+def _gathers(job: Job, parts: Parts, size: float | None) -> tuple[Bucket, ...]:
+    per_element = PARAMETER_BYTES[job.training.precision]
+    return buckets(parts, operation="all_gather", bytes_per_element=per_element, size=size)
 
 
 def _over_instances(job: Job, size: int, some: Sequence[Bucket]) -> Iterator[Bucket]:

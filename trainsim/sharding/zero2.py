@@ -84,5 +84,12 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
 
 
 strategies.register("zero2")(
-    Strategy(plan=zero2, uses=frozenset({"reduce_bucket"}), refuses=refuses, every_pass=True, framework="deepspeed")
+    Strategy(
+        plan=zero2,
+        uses=frozenset({"reduce_bucket"}),
+        refuses=refuses,
+        every_pass=True,
+        framework="deepspeed",
+        summed_by=replicas,
+    )
 )

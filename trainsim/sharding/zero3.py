@@ -10,8 +10,9 @@ deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from math import ceil
 
 from trainsim.job import Job
 from trainsim.program.instructions import Hold
@@ -37,10 +38,12 @@ def partitioned(job: Job, size: int) -> Exchange:
     one = whole(job)
     limits = limits_of(job)
     found = coordinate(one.trace, one.sizes, limits=limits)
+    if size == 1 and job.sharding.offload.parameters == "none":  # nothing is ever gathered
+        found = replace(found, gathers=(), releases=(), persistent=0)
     passes = _Passes(job, one, found, size, {})
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = PARAMETER_BYTES[job.training.precision]
-    persistent = [p for p in one.sizes if p <= limits.persistence_threshold]
+    persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
     secondary = job.sharding.secondary_partition
     return Exchange(
         reductions=(tuple(_over_groups(job, one, size)),),
@@ -48,6 +51,7 @@ def partitioned(job: Job, size: int) -> Exchange:
         shard=size,
         weights_shard=size,
         gradients_shard=size,
+        norms=_norms(job, sum(one.sizes)),
         beside=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
@@ -55,6 +59,12 @@ def partitioned(job: Job, size: int) -> Exchange:
             "weights": float(per_element * sum(one.sizes)) / secondary if secondary else 0.0,
         },
     )
+
+
+def _norms(job: Job, elements: int) -> tuple[float, ...]:
+    """DeepSpeed adds up the norms of its optimizer's sub-groups one by one, in fp64."""
+    limit = job.framework.states.sub_group
+    return (8.0,) * (ceil(elements / limit) if limit else 1)
 
 
 def limits_of(job: Job) -> Limits:
@@ -185,10 +195,9 @@ class _Passes:
                 f"reduce {k}",
                 (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
                 issued=Moment(full, after=True),
-                needed=Moment(full, after=True) if k == len(found) - 1 else None,
+                needed=Moment(full, after=True) if k == len(found) - 1 or not self.job.sharding.overlap else None,
                 takes=(Hold("buffers", nbytes),),
                 gives=(Hold("buffers", -nbytes),),
-                chain="dp" if self.job.sharding.overlap else "",
             )
 
 
@@ -206,5 +215,6 @@ strategies.register("zero3")(
         every_pass=True,
         framework="deepspeed",
         shares_parameters=True,
+        summed_by=replicas,
     )
 )

@@ -1,6 +1,6 @@
 """ZeRO++: ZeRO-3 with 8-bit weights (qwZ), a second copy of them per node (hpZ) and 4-bit gradients (qgZ)."""
 
-from trainsim.sharding import Strategy, strategies
+from trainsim.sharding import Strategy, replicas, strategies
 from trainsim.sharding.zero2 import refuses
 from trainsim.sharding.zero3 import QUANTIZED, USES, zero3
 
@@ -12,5 +12,6 @@ strategies.register("zeropp", "zero++")(
         every_pass=True,
         framework="deepspeed",
         shares_parameters=True,
+        summed_by=replicas,
     )
 )
