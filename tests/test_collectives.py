@@ -341,3 +341,15 @@ def test_131072_ranks_are_planned_in_a_moment(shape):
     planned = pattern(cluster, "all_reduce", members)
     assert time.process_time() - begin < 1.0  # 0.05 and 0.15 s on an idle core
     assert len(np.unique(planned.bandwidth)) == 1
+
+
+def test_of_very_many_pairs_a_sample_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rank sends as much; the time changes by what a sample of distances misses of the crossing traffic."""
+    from trainsim.collectives import direct
+
+    cluster = load_topology("dgx_a100", nodes=16)
+    for ranks in (range(128), range(0, 128, 8)):
+        exact = collective_time(cluster, "all_to_all", ranks, GIB)
+        with monkeypatch.context() as patched:
+            patched.setattr(direct, "MOST_PAIRS", len(ranks) * (len(ranks) // 3))
+            assert collective_time(cluster, "all_to_all", ranks, GIB) == pytest.approx(exact, rel=0.05)

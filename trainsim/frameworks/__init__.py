@@ -80,7 +80,8 @@ class Framework:
 def load_framework(name: str, precision: str = "") -> Framework:
     """The profile called *name*, from ``trainsim/frameworks/<name>.yaml``, as it behaves in *precision*.
 
-    A file may name a ``base`` and say only what differs, and may say under ``precisions`` what differs in one.
+    A file may name a ``base``, or several of which the last one has the say, and write only what differs, and may say
+    under ``precisions`` what differs in one.
 
     >>> load_framework("megatron-core").name
     'megatron-core'
@@ -104,9 +105,27 @@ def framework_names() -> tuple[str, ...]:
 def _read(name: str) -> dict[str, Any]:
     if name not in framework_names():
         raise UnknownName("framework", name, framework_names())
+    out: dict[str, Any] = {}
+    for one in _lineage(name):
+        out = _over(out, _own(one))
+    out.pop("base", None)
+    return out
+
+
+def _lineage(name: str) -> list[str]:
+    """The files that make up a profile, the most general one first, each once."""
+    base = _own(name).get("base", [])
+    out: list[str] = []
+    for parent in [base] if isinstance(base, str) else base:
+        out += [one for one in _lineage(parent) if one not in out]
+    return [*out, name]
+
+
+@cache
+def _own(name: str) -> dict[str, Any]:
+    """What a file itself says."""
     data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
-    base = data.pop("base", None)
-    return _over(_read(base), data) if base else data
+    return data
 
 
 def _over(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

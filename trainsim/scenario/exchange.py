@@ -63,7 +63,7 @@ def _of_a_node(context: Context, strategy: str, node: int) -> dict[str, object]:
         context.derived("sharding.shard_size", node, "replicas of a node")
     if strategy == "zeropp":
         out |= {k: True for k in ("quantized_weights", "quantized_gradients") if k not in spec.model_fields_set}
-        if "secondary_partition" not in spec.model_fields_set:
+        if "secondary_partition" not in spec.model_fields_set and node > 1:
             out["secondary_partition"] = node
             context.derived("sharding.secondary_partition", node, "replicas of a node")
     return out

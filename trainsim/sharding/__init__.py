@@ -86,6 +86,15 @@ class Strategy:
 strategies: Registry[Strategy] = Registry("strategy", __name__)
 
 
+def alone(job: Job) -> Iterator[tuple[str, str]]:
+    """A complaint about groups of one replica, which share nothing with anybody."""
+    if job.sharding.shard_size == 1 and replicas(job) > 1:
+        yield (
+            "shard_size",
+            f"groups of one replica share nothing; write how many of the {replicas(job)} replicas share their states",
+        )
+
+
 def replicas(job: Job) -> int:
     """Ranks that hold the same parameters."""
     return job.parallel.dp * job.parallel.cp

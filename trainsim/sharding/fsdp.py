@@ -172,6 +172,8 @@ class _Pass:
         held = Hold("buffers" if self.copies else "gathered", self._full(unit))
         moved = Step("host_in", MASTER * unit.elements / ranks, OVER)
         steps = (Step("all_gather", self._full(unit), "dp" + within(self.job, ranks)),)
+        if ranks == 1:  # nobody to gather from: only a copy in the precision of the passes
+            steps = (Step("traffic", MASTER * unit.elements + self._full(unit)),)
         return Flight(f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,))
 
     def _marks(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
@@ -200,16 +202,15 @@ class _Pass:
         done = Moment(unit.first, after=True)
         late = Moment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
-        steps: tuple[Step, ...] = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),)
-        if self.away and self.size == replicas(self.job):
-            steps = (*steps, Step("host_out", MASTER * unit.trained / self.size, OVER))
-        name = f"reduce {_name(unit)}"
-        yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
-        if self.size < replicas(self.job):
-            steps = (Step("all_reduce", nbytes / self.size, "dp" + across(self.job, self.size)),)
-            if self.away:
-                steps = (*steps, Step("host_out", MASTER * unit.trained / self.size, OVER))
-            yield Flight(f"average {_name(unit)}", steps, name, chain="replicas")
+        copied = (Step("host_out", MASTER * unit.trained / self.size, OVER),) if self.away else ()
+        name, whole_group = f"reduce {_name(unit)}", self.size == replicas(self.job)
+        scatter = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),) if self.size > 1 else ()
+        steps = (*scatter, *(copied if whole_group else ()))
+        if steps:
+            yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
+        if not whole_group:
+            average = Step("all_reduce", nbytes / self.size, "dp" + across(self.job, self.size))
+            yield Flight(f"average {_name(unit)}", (average, *copied), name if steps else done, chain="replicas")
 
     def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)

@@ -1,7 +1,18 @@
 """FSDP within a node, averages between nodes: ``HYBRID_SHARD`` of FSDP1, a two-dimensional mesh in FSDP2."""
 
-from trainsim.sharding import Strategy, strategies
-from trainsim.sharding.fsdp import USES, hsdp, refuses, summed_by
+from collections.abc import Iterator
+
+from trainsim.job import Job
+from trainsim.sharding import Strategy, alone, strategies
+from trainsim.sharding.fsdp import USES, hsdp, summed_by
+from trainsim.sharding.fsdp import refuses as fsdp_refuses
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """What FSDP refuses, and groups of one."""
+    yield from fsdp_refuses(job)
+    yield from alone(job)
+
 
 strategies.register("hsdp")(
     Strategy(

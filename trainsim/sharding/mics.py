@@ -7,7 +7,7 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 from collections.abc import Iterator, Sequence
 
 from trainsim.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, group, strategies, zero2
+from trainsim.sharding import Exchange, Parts, Strategy, alone, group, strategies, zero2
 from trainsim.sharding.zero3 import USES, partitioned
 
 
@@ -19,6 +19,7 @@ def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
 def refuses(job: Job) -> Iterator[tuple[str, str]]:
     """DeepSpeed's MiCS keeps everything on the GPU."""
     yield from zero2.refuses(job)
+    yield from alone(job)
     if job.sharding.offload.any:
         yield "offload", "DeepSpeed's MiCS offloads nothing; zero3 would"
 
