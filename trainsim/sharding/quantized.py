@@ -22,11 +22,12 @@ SCALE = 4.0  # bytes of a scale, fp32
 HALF = 0.5  # bytes of a 4-bit number
 
 
-def gathered(job: Job, elements: int, tensors: int, over: str) -> Iterator[Step]:
-    """The steps of one all-gather of *elements* in so many *tensors*."""
+def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[Step]:
+    """The steps of one all-gather of *elements* in so many *tensors* that *ranks* neighbouring replicas share."""
+    over = "dp" + within(job, ranks)
     full = float(PARAMETER_BYTES[job.training.precision] * elements)
     if job.sharding.quantized_weights:
-        yield Step("traffic", 3.0 * elements / replicas(job))
+        yield Step("traffic", 3.0 * elements / ranks)
         yield Step("all_gather", float(elements), over)
         yield Step("all_gather", SCALE * elements / BLOCK, over)
         yield Step("traffic", elements + full)

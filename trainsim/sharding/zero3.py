@@ -159,11 +159,11 @@ class _Passes:
         for (issued, needed), some in self._together(gathers):
             full = float(PARAMETER_BYTES[self.job.training.precision] * sum(g.elements for g in some))
             later = issued < self.found.backward <= needed
-            over = within(self.job, second if again and second else self.size)
+            ranks = second if again and second else self.size
             packed = full if any(len(g.parameters) > 1 for g in some) else 0.0
             yield Flight(
                 _name(issued, needed),
-                tuple(step for g in some for step in self._gathered(g, over, again)),
+                tuple(step for g in some for step in self._gathered(g, ranks, again)),
                 issued=self._when(issued),
                 needed=None if later else self._when(needed),
                 takes=(Hold("gathered", full), Hold("buffers", packed)),
@@ -171,11 +171,11 @@ class _Passes:
                 chain="gather" if again else "dp",
             )
 
-    def _gathered(self, gather: Gather, over: str, again: bool) -> Iterator[Step]:
+    def _gathered(self, gather: Gather, ranks: int, again: bool) -> Iterator[Step]:
         """One gather; parameters that are kept off the GPU come first, unless a second copy is *again* there."""
         if not again:
             yield from parameter_steps(self.job, gather.elements / self.size)
-        yield from gathered(self.job, gather.elements, len(gather.parameters), "dp" + over)
+        yield from gathered(self.job, gather.elements, len(gather.parameters), ranks=ranks)
 
     def _released(self, calls: range) -> Iterator[tuple[Moment, Hold]]:
         per_element = PARAMETER_BYTES[self.job.training.precision]
