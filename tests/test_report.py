@@ -259,3 +259,17 @@ def test_kernels_of_half_a_backward_look_like_it(dualpipev):
         drawn = np.sum(zoomed.boxes[kind].right - zoomed.boxes[kind].left)
         assert 0 < drawn <= np.sum(passes.boxes[kind].right - passes.boxes[kind].left) + 1e-9
     assert any("&" in note.text for note in zoomed.notes)
+
+
+def test_gathers_reductions_and_exposed_waits_look_different():
+    from tests.test_sharding import result
+
+    run = result("zero3, nothing ahead")
+    one = scene(run, actors(run, run.pipeline), (0.0, run.step_time), detailed=False)
+    assert {"gather", "dp", "exposed"} <= set(one.boxes)
+    lane = next(row for row in one.rows if row.stream == "dp")
+    for kind in ("gather", "dp"):
+        beside = one.boxes[kind].bottom == lane.bottom
+        assert beside.any()
+    waits = one.boxes["exposed"]
+    assert (waits.top - waits.bottom == 1.0).all()
