@@ -21,6 +21,7 @@ TRANSFORMERS, MEGATRON = load_framework("transformers"), load_framework("megatro
 
 LOSS = {  # bytes per logit, forward and backward, where the loss is not in place; else 16-bit and fp32 ones
     "transformers": (10, 12),
+    "transformers-deepspeed": (10, 12),
     "megatron-deepspeed-2020": (14, 6),
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),

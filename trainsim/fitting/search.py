@@ -152,7 +152,7 @@ def what_fits(scenario: Scenario | str | Path, *, progress: bool | None = None) 
     >>> model = {"family": "gpt", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 65536, "max_positions": 2048}
     >>> large = Scenario.from_dict({"model": model, "cluster": machine, "training": {"micro_batch": 64}})
     >>> large.run().memory.fits, what_fits(large).change[0]
-    (False, 'all 8 GPUs of a node')
+    (False, 'micro batch 32')
     """
     base = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     return search(base, base.run(), progress=progress).frame()
