@@ -61,6 +61,14 @@ class Whole:
         return out
 
     @property
+    def largest_by_part(self) -> dict[int, int]:
+        """Elements of the largest trained tensor of each part."""
+        out = dict.fromkeys(range(self.last + 1), 0)
+        for part, size, trained in zip(self.part, self.sizes, self.trained, strict=True):
+            out[part] = max(out[part], size * trained)
+        return out
+
+    @property
     def trainable(self) -> int:
         """Elements of all trained tensors."""
         return self.elements(self.ready)

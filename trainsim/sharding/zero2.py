@@ -60,16 +60,16 @@ def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Fli
 
 
 def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[Moment, Hold | Step]]:
-    """What a backward does with gradients: a part's are there until they are copied into a bucket; *buffered* elements
-    of buckets are held from its start to its end."""
+    """What a backward does with gradients: each is there until it is copied into a bucket, one at a time; *buffered*
+    elements of buckets are held from its start to its end."""
     per_element = job.training.gradient_bytes
     yield Moment(0), Hold("buffers", per_element * buffered)
+    largest = one.largest_by_part
     for part, elements in one.trained_by_part.items():
-        nbytes = float(per_element * elements)
-        if nbytes:
-            yield Moment(part), Hold("gradients", nbytes)
-            yield Moment(part, after=True), Step("traffic", 2 * nbytes)
-            yield Moment(part, after=True), Hold("gradients", -nbytes)
+        if elements:
+            yield Moment(part), Hold("gradients", float(per_element * largest[part]))
+            yield Moment(part, after=True), Step("traffic", 2.0 * per_element * elements)
+            yield Moment(part, after=True), Hold("gradients", -float(per_element * largest[part]))
     yield Moment(one.last, after=True), Hold("buffers", -per_element * buffered)
 
 
