@@ -1,0 +1,52 @@
+"""What strategies put beside a pass: laws that hold for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainsim.job import Job
+from trainsim.scenario.scenario import Scenario
+from trainsim.sharding import Parts, strategies
+from trainsim.sharding.flights import Beside, Moment, Role
+
+EVERY_PASS = [name for name in strategies if strategies[name].every_pass]
+BACKWARD = Role("B", True, True)
+
+
+def job(strategy: str) -> Job:
+    return Scenario.from_dict(
+        {
+            "model": "gpt2",
+            "cluster": {"topology": "dgx_a100", "nodes": 2},
+            "sharding": {"strategy": strategy, "overlap": True},
+            "training": {"global_batch": 32, "sequence_length": 1024},
+        }
+    ).resolve()
+
+
+def backward(strategy: str) -> Beside:
+    return strategies[strategy].plan(job(strategy), 0, (Parts(0, (), 0),)).beside[BACKWARD]
+
+
+@pytest.mark.parametrize("strategy", EVERY_PASS)
+def test_a_chain_never_holds_up_what_could_start_for_what_comes_later(strategy: str) -> None:
+    """Flights that follow others stand on their chain in the order in which those are issued."""
+    beside = backward(strategy)
+    when = {f.name: f.issued for f in beside.flights}
+    for chain in {f.chain for f in beside.flights}:
+        issued = [f.issued for f in beside.flights if f.chain == chain]
+        moments = [when[at] if isinstance(at, str) else at for at in issued]
+        keys = [(moment.part, moment.after) for moment in moments if isinstance(moment, Moment)]
+        assert len(keys) == len(moments)
+        assert keys == sorted(keys)
+
+
+def test_averages_over_groups_hide_under_the_backward_pass() -> None:
+    """Between nodes HSDP sends no more bytes than FSDP, beside the same passes; hence most of it is hidden."""
+    base = {
+        "model": "llama-3-8b",
+        "cluster": {"topology": "dgx_a100", "nodes": 8},
+        "training": {"sequence_length": 8192, "micro_batch": 1, "global_batch": 64},
+    }
+    result = Scenario.from_dict(base | {"sharding": {"strategy": "hsdp"}}).run().to_dict()["communication"]["dp"]
+    assert result["exposed_s"] < 0.25 * result["time_s"]
