@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trainsim.errors import InvalidPlan
 from trainsim.job import Job
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import Parts, strategies
@@ -39,6 +40,30 @@ def test_a_chain_never_holds_up_what_could_start_for_what_comes_later(strategy: 
         keys = [(moment.part, moment.after) for moment in moments if isinstance(moment, Moment)]
         assert len(keys) == len(moments)
         assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("strategy", EVERY_PASS)
+def test_one_gpu_has_nobody_to_send_to(strategy: str, overlap: bool) -> None:
+    data = {
+        "model": "gpt2",
+        "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
+        "sharding": {"strategy": strategy, "overlap": overlap},
+        "training": {"global_batch": 2, "sequence_length": 1024},
+    }
+    result = Scenario.from_dict(data).run()
+    assert result.memory.fits
+    assert not result.to_dict()["communication"]["dp"]["bytes_per_rank"]
+
+
+def test_groups_of_one_share_nothing() -> None:
+    data = {
+        "model": "gpt2",
+        "cluster": {"topology": "dgx_a100", "nodes": 1},
+        "sharding": {"strategy": "hsdp", "shard_size": 1},
+    }
+    with pytest.raises(InvalidPlan, match="ddp"):
+        Scenario.from_dict(data).resolve()
 
 
 def test_averages_over_groups_hide_under_the_backward_pass() -> None:

@@ -123,7 +123,7 @@ class _Pass:
             flights += gathers
             marks += self._marks_back(unit, bool(gathers)) if back else self._marks(unit, bool(gathers))
         if back:
-            flights += (flight for unit in reversed(units(self.job)) for flight in self._reduce(unit))
+            flights += (flight for unit in units(self.job) for flight in self._reduce(unit))
         return Beside(in_issue_order(flights, self.role.work), tuple(marks))
 
     # what this run does
