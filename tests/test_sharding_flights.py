@@ -8,7 +8,9 @@ from trainsim.errors import InvalidPlan
 from trainsim.job import Job
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import Parts, strategies
+from trainsim.sharding.coordinator import Limits, coordinate
 from trainsim.sharding.flights import Beside, Moment, Role
+from trainsim.sharding.tensorwise import whole
 
 EVERY_PASS = [name for name in strategies if strategies[name].every_pass]
 BACKWARD = Role("B", True, True)
@@ -64,6 +66,26 @@ def test_groups_of_one_share_nothing() -> None:
     }
     with pytest.raises(InvalidPlan, match="ddp"):
         Scenario.from_dict(data).resolve()
+
+
+@pytest.mark.parametrize("hidden", [1024, 12288])
+def test_zero3_holds_what_the_coordinator_holds(hidden: int) -> None:
+    """Also where one layer is more than DeepSpeed keeps, so that a part gathers the same parameters twice."""
+    data = {
+        "model": {"layers": 4, "hidden": hidden, "heads": 16, "vocab": 50304},
+        "cluster": {"topology": "dgx_a100", "nodes": 1},
+        "sharding": {"strategy": "zero3", "persistence_threshold": 0},
+        "training": {"global_batch": 16, "sequence_length": 1024, "recompute": "full"},
+    }
+    one = Scenario.from_dict(data)
+    work = whole(one.resolve())
+    found = coordinate(work.trace, work.sizes, limits=Limits(persistence_threshold=0))
+    most, after = found.levels(len(work.trace))
+    assert after[-1] == 0
+    assert max(most[: found.backward]) == found.peak_forward
+    held = one.run().memory.per_stage[0].levels["gathered"]
+    assert held.max() == 2 * max(found.peak_forward, found.peak_backward)
+    assert held[-1] == 0
 
 
 def test_averages_over_groups_hide_under_the_backward_pass() -> None:

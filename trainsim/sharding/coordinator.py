@@ -59,6 +59,19 @@ class Coordination:
         """Those issued in the forward pass."""
         return tuple(g for g in self.gathers if g.issued < self.backward)
 
+    def levels(self, calls: int) -> tuple[list[int], list[int]]:
+        """Elements that are gathered during each of the *calls* and after it, beside the persistent ones."""
+        there, most, after = 0, [0] * calls, [0] * calls
+        taken, given = [0] * calls, [0] * calls
+        for gather in self.gathers:
+            taken[gather.issued] += gather.elements
+        for release in self.releases:
+            given[release.after] += release.elements
+        for call in range(calls):
+            most[call] = there + taken[call]
+            there = after[call] = most[call] - given[call]
+        return most, after
+
     @property
     def backward_gathers(self) -> tuple[Gather, ...]:
         """Those issued in the backward pass."""

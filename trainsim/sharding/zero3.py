@@ -125,13 +125,13 @@ class _Passes:
         """Gathers ahead of the layers; some are for the backward already."""
         gathers = self.found.forward_gathers
         flights = in_issue_order(self._flights(gathers, role), "F")
-        return Beside(flights, tuple(self._released(range(self.found.backward))))
+        return Beside(flights, tuple(self._held("F")))
 
     def backward(self, role: Role) -> Beside:
         """Gathers, what the forward has gathered ahead, and reductions."""
         gathers = self.found.backward_gathers
         flights = in_issue_order((*self._flights(gathers, role), *self._reductions(role)), "B")
-        marks = (*gradient_marks(self.job, self.one, 0.0), *self._released(range(self.found.backward, 1 << 62)))
+        marks = (*gradient_marks(self.job, self.one, 0.0), *self._held("B"))
         waits = tuple(
             (self._when(needed), _name(issued, needed))
             for (issued, needed), _ in self._together(self.found.forward_gathers)
@@ -166,7 +166,7 @@ class _Passes:
                 tuple(step for g in some for step in self._gathered(g, ranks, again)),
                 issued=self._when(issued),
                 needed=None if later else self._when(needed),
-                takes=(Hold("gathered", full), Hold("buffers", packed)),
+                takes=(Hold("buffers", packed),),
                 gives=(Hold("buffers", -packed),),
                 chain="gather" if again else "dp",
             )
@@ -177,12 +177,19 @@ class _Passes:
             yield from parameter_steps(self.job, gather.elements / self.size)
         yield from gathered(self.job, gather.elements, len(gather.parameters), ranks=ranks)
 
-    def _released(self, calls: range) -> Iterator[tuple[Moment, Hold]]:
+    def _held(self, work: str) -> Iterator[tuple[Moment, Hold]]:
+        """Parameters that are there: the most of a part's calls from its start, and what is left at its end."""
         per_element = PARAMETER_BYTES[self.job.training.precision]
-        for release in self.found.releases:
-            if release.after in calls:
-                at = self._when(release.after)._replace(after=True)
-                yield at, Hold("gathered", -float(per_element * release.elements))
+        most, after = self.found.levels(len(self.one.at))
+        back = self.found.backward
+        calls = range(back, len(after)) if work == "B" else range(back)
+        live = after[back - 1] if work == "B" else 0
+        for part, some in groupby(calls, lambda call: self.one.at[call]):
+            mine = list(some)
+            top, left = max(most[call] for call in mine), after[mine[-1]]
+            yield Moment(part), Hold("gathered", float(per_element * (top - live)))
+            yield Moment(part, after=True), Hold("gathered", float(per_element * (left - top)))
+            live = left
 
     def _reductions(self, role: Role) -> Iterator[Flight]:
         found = list(ipg_buckets(self.one, self.bucket))
