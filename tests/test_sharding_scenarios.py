@@ -83,6 +83,16 @@ def test_zeropp_on_a_quarter_of_the_network_is_about_as_fast_as_zero3() -> None:
     assert plain.step_time > 1.4 * cheap.step_time
 
 
+def test_a_slower_network_shows_under_dp_though_kernels_follow_each_gather() -> None:
+    """Numbers that come back from 8 bits end each wait; what was waited for before them is the network."""
+    two, one = (
+        Scenario.load("zeropp_18b_200g").replace({"cluster.nics_per_node": nics}).run().to_dict()["breakdown_s"]
+        for nics in (2, 1)
+    )
+    assert one["dp"] > 3 * two["dp"]
+    assert one["other"] < 1.2 * two["other"]
+
+
 @pytest.mark.parametrize("nodes", TITAN)
 def test_fsdp_is_near_torchtitan(nodes: int) -> None:
     changes = {"cluster.nodes": nodes, "training.global_batch": 16 * nodes}
@@ -124,7 +134,7 @@ def test_adapters_cost_next_to_nothing() -> None:
     adapters = run("lora_zero3_offload")
     assert adapters.to_dict()["parameters"]["trainable"] == pytest.approx(16e6, rel=0.05)
     whole = Scenario.load("lora_zero3_offload").replace({"model": "llama-2-70b"}).run()
-    assert sent(adapters, "offload")["exposed_s"] < 0.01 < sent(whole, "offload")["exposed_s"]
+    assert sent(adapters, "offload")["exposed_s"] < 0.01 * sent(whole, "offload")["exposed_s"]
     assert sent(adapters)["bytes_per_rank"] < 0.7 * sent(whole)["bytes_per_rank"], "gathers, and hardly a reduction"
     assert adapters.step_time < 0.65 * whole.step_time
 

@@ -45,10 +45,10 @@ def ledger(lanes: Lanes) -> Ledger:
     """The exposed time of each class of ranks, summed along its compute chain.
 
     A kernel counts as its kind; a collective that compute waits for as its kind, the wait for late peers of
-    the same stage included. A gap counts as ``pp`` while the message that ends it is in flight, as the kind
-    of another chain of this rank if that one ends it (an overlapped reduction), as forward and backward where another
-    chain of this rank worked, and else as bubble; waiting for another stage is bubble, also inside a collective.
-    After the last span comes what other chains of the rank still do, then bubble.
+    the same stage included. A gap counts as ``pp`` while the message that ends it is in flight, as the kinds
+    that another chain of this rank ran if that one ends it (an overlapped reduction), as forward and backward where
+    another chain of this rank worked, and else as bubble; waiting for another stage is bubble, also inside a
+    collective. After the last span comes what other chains of the rank still do, then bubble.
     """
     account = _Account(lanes)
     for lane in lanes.compute:
@@ -127,16 +127,19 @@ class _Account:
         seconds[BUBBLE] += idle.sum() - work.sum()
 
     def _beside(self, lane: Lane, other: Lane, kind: Ints, since: Floats, until: Floats) -> None:
-        """Intervals in which compute waited for another chain of its rank: time of *kind*, waiting where none ran."""
+        """Intervals in which compute waited for another chain of its rank: time of the kinds that ran on it, and where
+        none ran waiting of *kind*, the one that ended the wait."""
         work = worked_beside(self.lanes, lane, since, until - since)
         rest = until - since - work.sum(1)
         self.seconds[lane.owner, WORK] += work.sum(0)
-        self.seconds[lane.owner, :BUBBLE] += np.bincount(kind, rest, BUBBLE)
-        for one in np.unique(kind).tolist():
-            of = kind == one
-            length = rest[of]
-            running = np.clip(done(other, one, until[of]) - done(other, one, since[of]), 0.0, length)
-            self.waiting[lane.owner, one] += (length - running).sum()
+        for one in np.flatnonzero(other.seconds.any(0)).tolist():
+            if one not in WORK:
+                ran = np.clip(done(other, one, until) - done(other, one, since), 0.0, rest)
+                self.seconds[lane.owner, one] += ran.sum()
+                rest = rest - ran
+        late = np.bincount(kind, rest, BUBBLE)
+        self.seconds[lane.owner, :BUBBLE] += late
+        self.waiting[lane.owner] += late
 
     def _late(self, lane: Lane, which: Bools) -> None:
         """Time between posting a collective and its start: somebody else was late."""
