@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from benchmarks import zeropp
 from benchmarks.commands import used
 from benchmarks.engine import CASES
 from benchmarks.inside import PARTS, SCENARIOS
@@ -55,3 +56,27 @@ def test_every_engine_target_has_cases() -> None:
     targets = {_engine_target(case.name) for case in CASES["base"]}
     assert {*ENGINE.values(), None} == targets
     assert set(PARTS) == {"closed_form", "engine"}
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "nics"), [("18B", 1024, 1), ("18B", 2048, 2), ("138B", 2048, 8)], ids=lambda value: str(value)
+)
+def test_the_page_about_zeropp_is_up_to_date(model: str, tokens: int, nics: int) -> None:
+    points = {(model, tokens, nics, variant): zeropp.point(model, tokens, nics, variant) for variant in zeropp.VARIANTS}
+    everything = {
+        (m, t, n, v): points.get((m, t, n, v), zeropp.Point(1.0, 1.0))
+        for m in zeropp.MODELS
+        for t in zeropp.TOKENS
+        for n in zeropp.NICS
+        for v in zeropp.VARIANTS
+    }
+    start = f"| {model}, {tokens // 1024}K | {nics * zeropp.LINE} Gb/s |"
+    (row,) = [line for line in zeropp.throughput(everything) if line.startswith(start)]
+    assert row in zeropp.PAGE.read_text(encoding="utf-8").splitlines(), "python -m benchmarks.zeropp --markdown"
+
+
+def test_tables_are_put_into_the_page() -> None:
+    text = "a\n<!-- one -->\nold\n<!-- end -->\n<!-- two -->\n<!-- end -->\nb"
+    assert zeropp.insert(text, "one", ["| new |"]) == (
+        "a\n<!-- one -->\n\n| new |\n\n<!-- end -->\n<!-- two -->\n<!-- end -->\nb"
+    )
