@@ -89,19 +89,23 @@ def measure() -> Points:
     return {key: point(*key) for key in keys}
 
 
+def row(points: Points, model: str, tokens: int, nics: int) -> str:
+    """One line of the table of TFLOP/s."""
+    found = [points[model, tokens, nics, variant].tflops for variant in VARIANTS]
+    numbers = " | ".join(f"{value:.1f}" for value in found)
+    known = PAPER.get((model, tokens, nics))
+    paper = f"{known[0]:.1f} → {known[1]:.1f}: {known[1] / known[0]:.2f}" if known else ""
+    where = f"{model}, {tokens // 1024}K | {nics * LINE} Gb/s"
+    return f"| {where} | {numbers} | {found[-1] / found[0]:.2f} | {paper} |"
+
+
 def throughput(points: Points) -> Iterator[str]:
     """The table of TFLOP/s, a row per model, batch and network."""
     yield "| model, tokens per GPU | network per node | " + " | ".join(VARIANTS) + " | ZeRO++ / ZeRO-3 | paper |"
     yield "|---|--:|" + "--:|" * (len(VARIANTS) + 2)
     for model in MODELS:
         for tokens in TOKENS:
-            for nics in NICS:
-                found = [points[model, tokens, nics, variant].tflops for variant in VARIANTS]
-                cells = " | ".join(f"{value:.1f}" for value in found)
-                known = PAPER.get((model, tokens, nics))
-                paper = f"{known[0]:.1f} → {known[1]:.1f}: {known[1] / known[0]:.2f}" if known else ""
-                where = f"{model}, {tokens // 1024}K | {nics * LINE} Gb/s"
-                yield f"| {where} | {cells} | {found[-1] / found[0]:.2f} | {paper} |"
+            yield from (row(points, model, tokens, nics) for nics in NICS)
 
 
 def volumes(points: Points) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """The benchmark measures what it says and knows every target; how quick things are is not judged here."""
 
+import re
 import sys
+from collections.abc import Mapping
 
 import pytest
 
-from benchmarks import zeropp
+from benchmarks import sharding, zeropp
 from benchmarks.commands import used
 from benchmarks.engine import CASES
 from benchmarks.inside import PARTS, SCENARIOS
@@ -12,6 +14,7 @@ from benchmarks.table import ENGINE, RUNS, Row, _engine_target, line, markdown
 from trainsim.scenario.scenario import Scenario
 
 MEGABYTE = 1e6
+NEARLY = 0.05  # a page need not be written again for every small change of a cost
 
 
 def python(program: str) -> list[str]:
@@ -58,21 +61,31 @@ def test_every_engine_target_has_cases() -> None:
     assert set(PARTS) == {"closed_form", "engine"}
 
 
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def same(row: str, text: str, *, names: int) -> None:
+    """The page has the row: its first cells word by word, the numbers nearly."""
+    new = cells(row)
+    (old,) = [found for found in map(cells, text.splitlines()) if found[:names] == new[:names]]
+    assert len(old) == len(new)
+    for before, now in zip(old[names:], new[names:], strict=True):
+        wanted, found = ([float(number) for number in re.findall(r"[\d.]*\d", cell)] for cell in (before, now))
+        assert found == pytest.approx(wanted, rel=NEARLY, abs=2.0 * now.endswith("%"))
+
+
 @pytest.mark.parametrize(
     ("model", "tokens", "nics"), [("18B", 1024, 1), ("18B", 2048, 2), ("138B", 2048, 8)], ids=lambda value: str(value)
 )
 def test_the_page_about_zeropp_is_up_to_date(model: str, tokens: int, nics: int) -> None:
     points = {(model, tokens, nics, variant): zeropp.point(model, tokens, nics, variant) for variant in zeropp.VARIANTS}
-    everything = {
-        (m, t, n, v): points.get((m, t, n, v), zeropp.Point(1.0, 1.0))
-        for m in zeropp.MODELS
-        for t in zeropp.TOKENS
-        for n in zeropp.NICS
-        for v in zeropp.VARIANTS
-    }
-    start = f"| {model}, {tokens // 1024}K | {nics * zeropp.LINE} Gb/s |"
-    (row,) = [line for line in zeropp.throughput(everything) if line.startswith(start)]
-    assert row in zeropp.PAGE.read_text(encoding="utf-8").splitlines(), "python -m benchmarks.zeropp --markdown"
+    same(zeropp.row(points, model, tokens, nics), zeropp.PAGE.read_text(encoding="utf-8"), names=2)
+
+
+@pytest.mark.parametrize("case", sharding.CASES[4:12:3], ids=lambda case: case[0])
+def test_the_page_about_sharding_is_up_to_date(case: tuple[str, str, Mapping[str, object]]) -> None:
+    same(sharding.row(*case), sharding.PAGE.read_text(encoding="utf-8"), names=2)
 
 
 def test_tables_are_put_into_the_page() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from trainsim.errors import InvalidPlan
 from trainsim.job import Job
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import Parts, strategies
@@ -56,16 +55,6 @@ def test_one_gpu_has_nobody_to_send_to(strategy: str, overlap: bool) -> None:
     result = Scenario.from_dict(data).run()
     assert result.memory.fits
     assert not result.to_dict()["communication"]["dp"]["bytes_per_rank"]
-
-
-def test_groups_of_one_share_nothing() -> None:
-    data = {
-        "model": "gpt2",
-        "cluster": {"topology": "dgx_a100", "nodes": 1},
-        "sharding": {"strategy": "hsdp", "shard_size": 1},
-    }
-    with pytest.raises(InvalidPlan, match="ddp"):
-        Scenario.from_dict(data).resolve()
 
 
 @pytest.mark.parametrize("hidden", [1024, 12288])
