@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from trainsim.result import Result
 from trainsim.scenario.scenario import Scenario
 
 GIB = 2.0**30
+PAGE = Path(__file__).parents[1] / "docs" / "sharding.md"
 NAMES = (
     "ds_zero1",
     "ds_zero2",
@@ -52,6 +55,14 @@ def test_it_runs_and_fits(name: str) -> None:
     assert result.memory.fits
     assert result.to_dict()["communication"]["offload"]["bytes_per_rank"] * (name not in AWAY) == 0
     assert sum(result.to_dict()["breakdown_s"].values()) == pytest.approx(result.step_time)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_says_what_is_measured(name: str) -> None:
+    (row,) = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")]
+    step, peak = re.findall(r"\| ([\d.]+) s \| ([\d.]+) GiB \|$", row)[0]
+    assert run(name).step_time == pytest.approx(float(step), rel=0.05)
+    assert run(name).memory.peak / GIB == pytest.approx(float(peak), rel=0.05)
 
 
 def test_each_stage_of_zero_takes_less_memory_and_sends_more() -> None:
