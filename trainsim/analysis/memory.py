@@ -152,7 +152,7 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     before has ended.
     """
     tasks = trace.tasks[number]
-    shapes = {id(t.template): _shape(t.template) for t in tasks}
+    shapes = {key: _shape(template) for key, template in {id(t.template): t.template for t in tasks}.items()}
     mine = [shapes[id(t.template)] for t in tasks]
     if not any(len(shape.span) for shape in mine):
         return np.zeros(0), np.zeros(0), np.zeros(0)
