@@ -94,7 +94,8 @@ def _steps(flight: Flight, communicator: str, blocks: Blocks) -> Iterator[Kernel
 
 
 def _traffic(name: str, step: Step, blocks: Blocks, stream: str) -> Kernel:
-    made = blocks.traffic(name, step.nbytes, "other")
+    """A copy: on the stream of the collectives it is a part of them."""
+    made = blocks.traffic(name, step.nbytes, "dp" if stream == "dp" else "other")
     return Kernel(made.name, made.kind, made.seconds, made.sm, made.hbm, -1, stream)
 
 
