@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import trainsim as ts
 from benchmarks.zeropp import insert
+from trainsim.program.rank import Rank
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "sharding.md"
@@ -62,8 +64,9 @@ def row(strategy: str, framework: str, options: Mapping[str, object]) -> str:
     once = result(strategy, framework, options, 1)
     often = result(strategy, framework, options, ACCUMULATED)
     parameters = float(once.parameters["total"])
-    memory = once.simulation.programs[0].memory
-    states = " | ".join(f"{getattr(memory, part) / parameters:.2f}" for part in STATES)
+    memory, fresh = once.simulation.programs[0].memory, Rank(parts=once.simulation.plan.parts, rank=0).fresh_gradients
+    held = replace(memory, gradients=memory.gradients + fresh)
+    states = " | ".join(f"{getattr(held, part) / parameters:.2f}" for part in STATES)
     name = strategy + "".join(f", {key} {str(value).lower()}" for key, value in options.items())
     data = [each.to_dict()["communication"]["dp"] for each in (once, often)]
     sent = " | ".join(f"{each['bytes_per_rank'] / parameters:.1f}" for each in data)

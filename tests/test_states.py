@@ -160,7 +160,7 @@ def test_a_run_holds_what_the_states_say() -> None:
         assert program.memory.weights == 2 * program.parameters == said.weights
         assert program.memory.optimizer == 12 * program.parameters / 2
         update = program.chains["compute"][-1].template
-        taken = [hold.nbytes for _, hold in update.holds]
+        taken = [hold.nbytes for _, hold in update.holds if hold.category == "temporary"]
         assert taken == [said.step_transient, -said.step_transient]
         assert said.step_transient == 4 * program.parameters / 2
 
@@ -215,3 +215,28 @@ def test_a_secondary_partition_is_held_besides() -> None:
     assert plain["weights"] == pytest.approx(2 / 16)
     assert second["weights"] == pytest.approx(2 / 16 + 2 / 8, rel=1e-3)
     assert plain["optimizer"] == second["optimizer"] == pytest.approx(12 / 16)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "interleaved-1f1b", "dualpipe"])
+def test_fresh_gradients_come_with_the_first_backward_and_go_with_the_update(schedule: str) -> None:
+    """``set_to_none``: between steps there are none; a second microbatch finds those of the first."""
+    changes = {"framework": "pytorch-ddp", "pipeline__schedule": schedule, "sharding__strategy": "ddp"}
+    changes |= {"pipeline__chunks": 2} if schedule == "interleaved-1f1b" else {}
+    result = scenario(**changes, simulation__steps=2).run()
+    for stage in result.memory.per_stage:
+        level = stage.levels["gradients"]
+        kept = level[0]  # the buckets that are sent
+        assert level[-1] == pytest.approx(kept)
+        assert level.max() == pytest.approx(2 * kept)
+        assert level.min() >= kept * (1 - 1e-9)
+
+
+def test_one_microbatch_has_its_gradients_after_its_activations() -> None:
+    peaks = []
+    for batch in (1, 2):
+        base = {"framework": "transformers", "parallel": {"tp": 1, "pp": 1, "dp": 16}, "sharding__strategy": "ddp"}
+        stage = scenario(**base, training__global_batch=16 * batch).run().memory.fullest
+        peaks.append(stage.peak)
+        most = stage.levels["gradients"].max()
+        assert (stage.part("gradients") == 0.0) == (batch == 1)
+    assert peaks[1] == pytest.approx(peaks[0] + most * 1.05, rel=0.02)

@@ -24,7 +24,8 @@ class StateLayout:
     ``buckets``: the copies that are sent. ``gradient_cast``: the optimizer's fp32 copy of 16-bit sums is ``resident``,
     or taken for the ``step``, of at most ``sub_group`` parameters at once (0: of all) where weights are shared.
     ``sums_apart``: a shared gradient is made beside its sum over microbatches. ``foreach``: the step runs each of its
-    operations over all tensors. ``fp8_copies`` are kept per parameter of a linear layer that computes in fp8 (bytes).
+    operations over all tensors. ``fresh``: whole gradients are made by the first backward of a step and dropped after
+    its update. ``fp8_copies`` are kept per parameter of a linear layer that computes in fp8 (bytes).
     """
 
     weights: str
@@ -36,6 +37,7 @@ class StateLayout:
     sub_group: float
     sums_apart: bool
     foreach: bool
+    fresh: bool
     fp8_copies: float
 
 

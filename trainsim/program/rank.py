@@ -10,7 +10,7 @@ from functools import cached_property
 from trainsim.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.program.states import States, states
+from trainsim.program.states import States, gradient_bytes, states
 from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, items_of, slots_of
@@ -77,6 +77,11 @@ class Rank:
         """Chunk -> number of the slot after which its gradients are complete."""
         return {s.chunk: k for k, s in enumerate(self.slots) if s.work in (Work.B, Work.W)}
 
+    @cached_property
+    def first_backs(self) -> dict[int, int]:
+        """Chunk -> number of the first slot that makes gradients of its weights."""
+        return {s.chunk: k for k, s in reversed(list(enumerate(self.slots))) if s.work in (Work.B, Work.W)}
+
     @property
     def reduces(self) -> bool:
         """Whether a chain of its own carries reductions, gathers or copies of gradients."""
@@ -108,6 +113,15 @@ class Rank:
     def trainable(self) -> int:
         """Parameters that it trains, of all chunks."""
         return self.parts.trained(self.rank).total
+
+    @cached_property
+    def fresh_gradients(self) -> float:
+        """Bytes of gradients that are there from the first backward of a step to its update only."""
+        layout, vocabulary = self.parts.job.framework.states, self.parts.vocabulary
+        sums = self.exchange.beside or self.exchange.gradients_shard > 1  # a strategy says when these come and go
+        if not layout.fresh or sums or self.schedule.asynchronous or vocabulary is not None:
+            return 0.0
+        return gradient_bytes(self.parts.job) * self.trainable
 
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""

@@ -18,7 +18,7 @@ from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.templates import PASSES, Cuts, Pass, template
-from trainsim.program.update import gather_waits, reduce_signals, reductions, update
+from trainsim.program.update import gather_waits, reduce_signals, reductions, update, with_gradients
 from trainsim.schedules import Pair, Slot, Work
 from trainsim.schedules.messages import Exchange
 from trainsim.sharding.flights import Role
@@ -155,6 +155,12 @@ class _Passes:
         return PASSES[slot.work.value](parts, self.mine.stages[slot.chunk], cuts=cuts)
 
     def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
+        cuts = self._exchanged(k, slot, step)
+        first = self.mine.first_backs.get(slot.chunk) == k
+        return with_gradients(self.mine, slot.chunk, cuts) if first and self.mine.fresh_gradients else cuts
+
+    def _exchanged(self, k: int, slot: Slot, step: int) -> Cuts:
+        """What sharding wants around the parts of a pass."""
         mine = self.mine
         if mine.exchange.beside:
             role = mine.role(slot)
@@ -185,7 +191,7 @@ def _memory(mine: Rank) -> Memory:
     buffers += framework.step_copy_bytes * trained / mine.exchange.shard
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
-        gradients=held.gradients + extra.get("gradients", 0.0),
+        gradients=held.gradients - mine.fresh_gradients + extra.get("gradients", 0.0),
         optimizer=held.optimizer,
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),

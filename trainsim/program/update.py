@@ -12,7 +12,7 @@ from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
-from trainsim.program.templates import Cut, Cuts
+from trainsim.program.templates import NOTHING, Cut, Cuts
 from trainsim.sharding import Bucket, Exchange
 from trainsim.sharding.flights import chains
 
@@ -29,6 +29,17 @@ def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
         at = min(b.after, last)
         ready[at] = (*ready.get(at, ()), Signal(f"ready.{stage.index}.{k}", step))
     return {at: Cut(after=signals) for at, signals in ready.items()}
+
+
+def with_gradients(mine: Rank, chunk: int, cuts: Cuts) -> Cuts:
+    """*cuts* of a chunk's first backward in a step, which makes the gradients of each part."""
+    parts = mine.parts.gradients(mine.stages[chunk])
+    each = mine.fresh_gradients / mine.trainable
+    out = dict(cuts)
+    for part, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+        cut = out.get(part, NOTHING)
+        out[part] = Cut(cut.before, (Hold("gradients", each * elements), *cut.after))
+    return out
 
 
 def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
@@ -106,6 +117,7 @@ def update(mine: Rank, number: int) -> Template:
         out += [Hold("temporary", temporary), *step, Hold("temporary", -temporary)]
         if has_replicas and exchange.gathers and not exchange.gathers_overlapped:
             out += _exposed(mine, "gather")
+    out.append(Hold("gradients", -mine.fresh_gradients))
     if not mine.ends_step(number):
         return Template.of(EARLY, 0, out)
     return Template.of("update", 0, [*out, *_end(mine, number)])
