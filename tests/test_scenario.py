@@ -2,6 +2,7 @@
 
 import re
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,21 @@ def test_topology_fields_can_be_overridden() -> None:
     fast = usual.replace({"cluster.nic_bandwidth": "400Gbps"})
     assert fast.resolve().cluster != usual.resolve().cluster
     assert fast.resolve().cluster.ranks == 8
+
+
+def test_one_key_of_a_mapping_of_the_topology_can_be_set() -> None:
+    usual = Scenario.from_dict(SMALL)
+    small, before = usual.replace({"cluster.hosts.memory": "64GB"}).resolve().cluster, usual.resolve().cluster
+    assert small.node.host is not None
+    assert before.node.host is not None
+    assert small.node.host == replace(before.node.host, memory=64e9)
+    for path, words in (
+        ("cluster.hosts.memry", "'memory'"),
+        ("cluster.gpus.memory", "hosts"),
+        ("cluster.gpu.memory", "single"),
+    ):
+        with pytest.raises(ScenarioError, match=words):
+            usual.replace({path: "64GB"}).resolve()
 
 
 @given(layers=st.integers(1, 200), pp=st.integers(1, 20), chunks=st.integers(1, 4))

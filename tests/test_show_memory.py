@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from trainsim.fitting.search import COLUMNS, ROUNDS, search, trials, what_fits
 from trainsim.report import memory_page
 from trainsim.report.levels import MOST, STACK, drawn, edges, stairs, thinned
 from trainsim.report.memory_chart import memory_chart
+from trainsim.report.memory_words import short_verdict, verdict, verdicts
 
 SMALL = """
 name: small
@@ -348,6 +350,34 @@ def test_pairs_are_tried_where_no_single_change_does() -> None:
     assert len({base.replace(one.what.changes) for one in found.tried if one.ran}) == sum(o.ran for o in found.tried)
 
 
+def test_small_hosts_are_helped_by_what_takes_less_of_them() -> None:
+    small = {"sharding.offload.optimizer": "cpu", "cluster.hosts.memory": "64GB", "training.recompute": "full"}
+    base = ts.Scenario.from_dict(LLAMA).replace({"sharding.strategy": "zero3", **small})
+    found = search(base, base.run())
+    before, tried = found.base.memory, {one.title: one for one in found.tried}
+    assert before.gpus_fit
+    assert not before.fits
+    assert tried["nothing offloaded"].saves
+    for one in (*found.fitting, *found.smaller):
+        use = base.replace(one.what.changes).run().memory
+        assert use.host.peak_per_node < before.host.peak_per_node
+    first, second = verdicts(before)
+    assert first.startswith("fits: ")
+    assert second.startswith("DOES NOT FIT: host memory ")
+    assert short_verdict(before) == "host memory too small"
+
+
+def test_slack_is_not_what_does_not_fit() -> None:
+    use = ts.Scenario.from_dict(LLAMA).run().memory
+    between = replace(use, capacity=(use.needed + use.peak) / 2)
+    assert between.fits
+    assert verdict(between).startswith(f"fits barely: peak {use.peak / 2**30:.1f} GiB of ")
+    assert f"({use.needed / 2**30:.1f} GiB without" in verdict(between)
+    assert verdict(replace(use, capacity=use.needed * 0.99)).startswith("DOES NOT FIT")
+    words = [short_verdict(replace(use, capacity=c)) for c in (use.peak, between.capacity, use.needed * 0.99)]
+    assert words == ["fits", "fits barely", "does not fit"]
+
+
 def test_nothing_fits_everything() -> None:
     huge = {"family": "gpt", "layers": 8, "hidden": 98304, "heads": 768, "vocab": 51200}
     base = ts.Scenario.from_dict({**ONE_GPU, "model": huge, "training": {"sequence_length": 2048}})
@@ -397,6 +427,7 @@ def test_every_way_has_something_to_say_somewhere(name: str) -> None:
             {"parallel.pp": 4, "parallel.tp": 2},
             {"cluster.gpus_per_node": 1},
             {"sharding.strategy": "fsdp", "sharding.reshard_after_forward": False},
+            {"sharding.offload.optimizer": "cpu"},
         )
     ]
     said = [trial for base in gallery for trial in ways[name](base, base.resolve())]

@@ -47,6 +47,11 @@ class StageMemory:
         return max(CATEGORIES, key=self.part)
 
     @property
+    def needed(self) -> float:
+        """What the rank cannot do without: the allocator gives its slack back before it fails."""
+        return self.peak - self.part("slack")
+
+    @property
     def most_activations(self) -> float:
         """The most that is kept from forward to backward passes, at whatever moment; bytes."""
         return float(sum((self.levels[c] for c in ("activations", "logits") if c in self.levels), np.zeros(1)).max())
@@ -85,8 +90,8 @@ class MemoryUse:
 
     @property
     def needed(self) -> float:
-        """What the fullest rank cannot do without: the allocator gives its slack back before it fails."""
-        return max(stage.peak - stage.part("slack") for stage in self.per_stage)
+        """What the fullest rank cannot do without."""
+        return max(stage.needed for stage in self.per_stage)
 
     @property
     def gpus_fit(self) -> bool:

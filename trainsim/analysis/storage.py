@@ -33,7 +33,7 @@ class Store:
         return f"Does not fit: {self.name} of a node would hold {need:.1f} GiB of {have:.1f} GiB."
 
 
-NO_HOST, NO_DRIVES = Store(name="memory of the hosts"), Store(name="drives")
+NO_HOST, NO_DRIVES = Store(name="host memory"), Store(name="drives")
 
 
 def stores(lanes: Lanes, cluster: Cluster) -> tuple[Store, Store]:

@@ -31,6 +31,17 @@ def offload(scenario: Scenario, job: Job) -> Iterator[Trial]:
         yield Trial(kind="offload", title=title, changes={**more, **_on_cpu(scenario, *keys)})
 
 
+@ways.register("room on the host")
+def room(scenario: Scenario, job: Job) -> Iterator[Trial]:
+    """What is on the CPU on drives instead, if there are any, or back on the GPUs: for hosts with little memory."""
+    now = job.sharding.offload
+    if "cpu" not in (now.optimizer, now.parameters):
+        return
+    if now.optimizer == "cpu" and job.cluster.node.drive and job.sharding.strategy not in TOGETHER:
+        yield Trial(kind="offload", title="optimizer on the drives", changes={"sharding.offload.optimizer": "nvme"})
+    yield Trial(kind="offload", title="nothing offloaded", changes={"sharding.offload": {}})
+
+
 def _title(words: str, alone: bool) -> str:
     return words if alone else f"{TITLES['zero3']}, {words}"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainsim.analysis.memory import MemoryUse
 from trainsim.errors import TrainsimError
 from trainsim.explain.options import Trial
 from trainsim.fitting import ways
@@ -64,7 +65,8 @@ class Tried:
 
     ``full`` is the part that is used of what is fullest: GPU, memory of a node or its drives. ``longer`` is by what
     part the step is longer than without the changes, for as many tokens. ``error`` says in a line why they could not be
-    run, or what else is full. ``saves`` is whether the peak is lower than without them.
+    run, or what else is full. ``saves`` is whether less is held than without them: on the GPUs, or if these have room, where
+    there is none.
     """
 
     what: Together
@@ -225,14 +227,24 @@ def _tried(scenario: Scenario, now: Result, what: Together) -> Tried:
         return Tried(what=what, error=_short(str(error), scenario.origin.file))
     use, batch = then.memory, then.job.training.global_batch
     same = now.job.training.global_batch / batch
-    beside = [store for store in (use.host, use.nvme) if store.peak_per_node]
-    full = [use.peak / use.capacity, *(store.peak_per_node / max(store.capacity, 1.0) for store in beside)]
     return Tried(
-        what=what, peak=use.peak, full=max(full), fits=use.fits, step=then.step_time,
+        what=what, peak=use.peak, full=_full(use), fits=use.fits, step=then.step_time,
         longer=then.step_time * same / now.step_time - 1.0 if now.step_time else 0.0,
-        saves=use.peak < now.memory.peak, global_batch=batch, gpus=then.lanes.ranks,
-        error="; ".join(store.complaint for store in beside if not store.fits) or None,
+        saves=_saves(use, now.memory), global_batch=batch, gpus=then.lanes.ranks,
+        error="; ".join(store.complaint for store in (use.host, use.nvme) if not store.fits) or None,
     )  # fmt: skip
+
+
+def _full(use: MemoryUse) -> float:
+    """The part that is used of what is fullest."""
+    beside = [store for store in (use.host, use.nvme) if store.peak_per_node]
+    return max(use.peak / use.capacity, *(store.peak_per_node / max(store.capacity, 1.0) for store in beside), 0.0)
+
+
+def _saves(use: MemoryUse, before: MemoryUse) -> bool:
+    if before.gpus_fit and not before.fits:
+        return _full(use) < _full(before)
+    return use.peak < before.peak
 
 
 def _short(text: str, file: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LISTED, NEAREST = 10, 6
 """Changes that are listed: of those that fit, of those that come near."""
-NAME = 34
+NAME = 32
 """Letters of a change that stand before its numbers."""
 
 
@@ -47,13 +47,16 @@ def fitting(one: Fitting) -> Group:
 
 
 def _table(some: Sequence[Tried], capacity: float, *, words: bool) -> RenderableType:
-    """A line per change; with *words*, a second one that says how to write it on the command line."""
+    """A line per change, and what is full beside the GPUs; with *words*, one that says how to write it on the command
+    line."""
     from rich.console import Group
     from rich.padding import Padding
 
     lines: list[RenderableType] = []
     for one in some:
         lines += [Prose(plain(line)) for line in _lines(one, capacity)]
+        if one.ran and one.error:
+            lines.append(Padding(Prose(plain(one.error), "dim"), (0, 0, 0, 4)))
         if words:
             lines.append(Padding(Prose(plain(set_words(one)), "dim"), (0, 0, 0, 4)))
     return Group(*lines)
@@ -62,7 +65,7 @@ def _table(some: Sequence[Tried], capacity: float, *, words: bool) -> Renderable
 def _lines(one: Tried, capacity: float) -> Iterator[str]:
     """What a change is and what came out; on two lines if its name is long."""
     full = (one.peak or 0.0) / capacity
-    verdict = ("tight" if full > NEARLY_FULL else "fits") if one.fits else "full" if full > 1 else "host full"
+    verdict = ("tight" if full > NEARLY_FULL else "fits") if one.fits else "no room" if one.error else "full"
     name = one.title.ljust(NAME)
     if len(name) > NAME:
         yield name

@@ -9,6 +9,7 @@ from trainsim.analysis.kinds import TITLES, WAITING
 from trainsim.analysis.stalls import REASONS
 from trainsim.report.markup import bar, css, image, items, png_of, section, table
 from trainsim.report.memory_page import memory_charts, memory_table
+from trainsim.report.memory_words import short_verdict
 from trainsim.report.style import CONVENTION, PARTS, count, seconds, seconds_of, signed_seconds, size
 from trainsim.report.text import ROW, waits_for
 
@@ -70,7 +71,7 @@ def tiles(result: Result) -> str:
         ("MFU", f"{speed.mfu:.1%}", f"{speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
         ("HFU", f"{speed.hfu:.1%}", f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
         ("bubble", f"{result.bubble.fraction:.1%}", f"of {seconds(result.bubble.window_s)}, first to last pass"),
-        ("memory", size(use.peak), f"of {size(use.capacity)}: " + ("fits" if use.fits else "does not fit")),
+        ("memory", size(use.peak), f"of {size(use.capacity)}: {short_verdict(use)}"),
         ("GPUs", f"{result.lanes.ranks:,}", f"{count(result.parameters['total'])} parameters"),
     ]
     alarm = {"memory": "" if use.fits else " alarm"}

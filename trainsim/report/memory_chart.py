@@ -104,7 +104,7 @@ def _panel(axes: Axes, result: Result, stage: StageMemory, scale: Scale) -> None
     axes.set_title(
         f"stage {stage.stage}, rank {stage.rank}", loc="left", fontsize=9, fontweight="bold", color="#222222", pad=3
     )
-    over = stage.peak > scale.capacity
+    over = stage.needed > scale.capacity
     axes.set_title(peak_words(result, stage), loc="right", fontsize=8.5, color=CRITICAL if over else "#222222", pad=3)
 
 
@@ -165,7 +165,7 @@ def _passes(axes: Axes, stage: Stage, part: Window, *, last: bool) -> None:
 def _title(figure: Figure, result: Result, total: float, *, hidden: int) -> None:
     use = result.memory
     left = f"   (without {counted(hidden, 'stage')} in the middle)" if hidden else ""
-    beside = [f"{one.name} of a node full" for one in (use.host, use.nvme) if not one.fits]
+    beside = [f"{one.name} of a node too small" for one in (use.host, use.nvme) if not one.fits]
     text = "; ".join([verdict(use), *beside])
     y = 1 - 0.2 / total
     figure.text(

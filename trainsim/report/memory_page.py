@@ -34,7 +34,7 @@ def memory_table(result: Result) -> str:
     rows = []
     for stage in use.per_stage:
         parts = [(stage.part(c) / scale, MEMORY[c]) for c in CATEGORIES]
-        over = " class='alarm'" if stage.peak > use.capacity else ""
+        over = " class='alarm'" if stage.needed > use.capacity else ""
         rows.append(
             (
                 f"<span{over}>stage {stage.stage}</span>",
@@ -72,7 +72,7 @@ def _chart(result: Result, stage: StageMemory, who: Stage, top: float) -> str:
     found = stairs(stage, (0.0, end), COLUMNS)
     areas = "".join(_area(edge, end, top) for edge in edges(found))
     full = f"<path class='full' d='M0 {_height(capacity, top)}H{WIDE}'/>" if capacity <= top else ""
-    over = " class='alarm'" if stage.peak > capacity else ""
+    over = " class='alarm'" if stage.needed > capacity else ""
     box = f"viewBox='0 0 {WIDE} {HIGH + 12}' preserveAspectRatio='none'"
     left, up = 100 * stage.peak_at_s / end, _height(stage.peak, top) * 100 / (HIGH + 12)
     mark = f"<b style='left:{left:.2f}%;top:{up:.1f}%'></b>"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.moments import at_peak
-from trainsim.report.memory_words import verdict
+from trainsim.report.memory_words import verdicts
 from trainsim.report.prose import Prose
 from trainsim.report.style import GIB, MEMORY, seconds, size
 from trainsim.report.text import some, table, titled
@@ -29,15 +29,9 @@ def memory_table(result: Result) -> Group:
     from rich.console import Group
 
     use = result.memory
-    beside = [
-        f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} hold {size(store.peak_per_node)} of "
-        f"{size(store.capacity)} on the fullest node"
-        for store in (use.host, use.nvme)
-        if store.peak_per_node
-    ]
-    style = "" if use.fits else "bold red"
+    lines = (Prose(words, "" if words.startswith("fits") else "bold red") for words in verdicts(use))
     return Group(
-        titled(result.name, Group(Prose(verdict(use), style), *map(Prose, beside))),
+        titled(result.name, Group(*lines)),
         titled("What each stage holds at its peak (GiB; its fullest rank)", _parts(result)),
         titled("When it peaks", _moments(result)),
         titled("Not counted", Prose("; ".join(use.not_counted), "dim")),
@@ -54,7 +48,7 @@ def _parts(result: Result) -> RenderableType:
             grid.add_row("...")
             continue
         stage = stages[k]
-        over = "bold red" if stage.peak > result.memory.capacity else "bold"
+        over = "bold red" if stage.needed > result.memory.capacity else "bold"
         parts = (f"{stage.part(c) / GIB:.1f}" if stage.part(c) else "-" for c in seen)
         grid.add_row(str(stage.stage), *parts, f"[{over}]{stage.peak / GIB:.1f}")
     return grid

@@ -24,9 +24,29 @@ def peak_words(result: Result, stage: StageMemory) -> str:
 
 
 def verdict(use: MemoryUse) -> str:
-    """Whether all fits, and how full the fullest GPU is."""
-    words = "fits" if use.fits else "DOES NOT FIT"
-    return f"{words}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank}"
+    """Whether GPUs have room, and how full the fullest is. The allocator gives its slack back before it fails."""
+    state = "DOES NOT FIT" if not use.gpus_fit else "fits" if use.peak <= use.capacity else "fits barely"
+    least = f" ({size(use.needed)} without the allocator's slack)" if state == "fits barely" else ""
+    return f"{state}: peak {size(use.peak)} of {size(use.capacity)}{least} on rank {use.peak_rank}"
+
+
+def verdicts(use: MemoryUse) -> tuple[str, ...]:
+    """Of the GPUs, and of hosts and drives if they hold anything."""
+    beside = (
+        f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} {size(store.peak_per_node)} of "
+        f"{size(store.capacity)} on the fullest node"
+        for store in (use.host, use.nvme)
+        if store.peak_per_node
+    )
+    return verdict(use), *beside
+
+
+def short_verdict(use: MemoryUse) -> str:
+    """Whether all fits, in a word or few."""
+    if use.fits:
+        return "fits" if use.peak <= use.capacity else "fits barely"
+    full = [store.name for store in (use.host, use.nvme) if not store.fits]
+    return "does not fit" if not use.gpus_fit else f"{' and '.join(full)} too small"
 
 
 def top_of(use: MemoryUse) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainsim.analysis.expectation import AGREES
 from trainsim.analysis.kinds import TITLES, WAITING
 from trainsim.analysis.memory import CATEGORIES, StageMemory
+from trainsim.report.memory_words import verdicts
 from trainsim.report.prose import Prose
 from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, counted, seconds, seconds_of, size
 
@@ -148,32 +149,26 @@ def memories(result: Result) -> RenderableType:
             continue
         stage = use.per_stage[k]
         share = stage.peak / use.capacity
-        verdict = "" if share <= 1 else "[bold red]does not fit"
+        verdict = (
+            "[bold red]does not fit" if stage.needed > use.capacity else "[yellow]fits barely" if share > 1 else ""
+        )
         grid.add_row(
             f"stage {stage.stage}", size(stage.peak), f"{share:.0%}", _memory_bar(stage_parts(stage), use.capacity, 28),
             verdict or Prose(f"mostly {stage.largest}", "dim"),
         )  # fmt: skip
     full = use.fullest
     parts = ", ".join(f"{LETTERS[c]} {c} {size(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
-    state = "fits" if use.gpus_fit else "DOES NOT FIT"
-    beside = [
-        Prose(
-            f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} hold {size(store.peak_per_node)} of "
-            f"{size(store.capacity)} on the fullest node"
-        )
-        for store in (use.host, use.nvme)
-        if store.peak_per_node
-    ]
-    lines = [
-        Prose(
-            f"{state}: peak {size(use.peak)} of {size(use.capacity)} on rank {use.peak_rank} (stage {full.stage}), "
-            f"at {seconds(full.peak_at_s)}"
+    first, *beside = verdicts(use)
+    return titled(
+        "Memory",
+        Group(
+            Prose(f"{first} (stage {full.stage}), at {seconds(full.peak_at_s)}"),
+            grid,
+            Prose(parts, "dim"),
+            *map(Prose, beside),
+            Prose(f"not counted: {'; '.join(use.not_counted)}", "dim"),
         ),
-        Prose(parts, "dim"),
-        *beside,
-        Prose(f"not counted: {'; '.join(use.not_counted)}", "dim"),
-    ]
-    return titled("Memory", Group(lines[0], grid, *lines[1:]))
+    )
 
 
 def stage_parts(stage: StageMemory) -> dict[str, float]:

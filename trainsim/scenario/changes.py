@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from trainsim.errors import ScenarioError
+from trainsim.hardware.topology import MERGED, OVERRIDES
 from trainsim.model.transformer import load_model
 from trainsim.scenario.messages import known_keys, unknown_key
 from trainsim.scenario.origin import dotted, parts
@@ -54,11 +55,16 @@ def _set(data: dict[str, Any], path: str, value: Any) -> None:
     last = key[-1]
     if isinstance(here, list):
         _get(here, last, path)
-    elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]):
+    elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]) and not _of_machine(key[:-1]):
         raise ScenarioError(f"{path}: {dotted(key[:-1])} is no section, so it has no {last!r}")
     elif last not in known_keys(key[:-1]) and key[0] != "cluster" and known_keys(key[:-1]):
         raise ScenarioError(f"{path}: {unknown_key(key)}")
     here[last] = value
+
+
+def _of_machine(key: tuple[str | int, ...]) -> bool:
+    """Whether it is a mapping of the topology that a scenario changes in part: ``cluster.hosts``."""
+    return len(key) == 2 and key[0] == "cluster" and key[1] in MERGED
 
 
 def _get(here: Any, part: str | int, path: str) -> Any:
@@ -71,8 +77,10 @@ def _get(here: Any, part: str | int, path: str) -> Any:
 
 def _opened(key: tuple[str | int, ...], value: Any, path: str) -> dict[str, Any]:
     """The mapping that a short form stands for."""
+    if value is None and _of_machine(key):
+        return {}
     if not known_keys(key) or isinstance(key[-1], int):
-        known = key[-1] in known_keys(key[:-1])
+        known = key[-1] in known_keys(key[:-1]) or (key[0] == "cluster" and key[-1] in OVERRIDES)
         what = f"{key[-1]} is a single value, not a section" if known else unknown_key(key)
         raise ScenarioError(f"{path}: {what}")
     if key == ("model",) and isinstance(value, str):

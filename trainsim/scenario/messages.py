@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trainsim.errors import ScenarioError, nearest
+from trainsim.hardware.topology import OVERRIDES
 from trainsim.scenario.origin import Key, Origin, dotted, value_at
 from trainsim.scenario.schema import ScenarioSpec
 
@@ -123,6 +124,8 @@ def unknown_key(key: Key) -> str:
     near = nearest(word, known)
     if near:
         return f"unknown key; did you mean {near!r}?"
+    if len(key) == 2 and key[0] == "cluster":
+        known = (*known, *(name for name in OVERRIDES if name not in known))
     homes = [name for name in ScenarioSpec.model_fields if word in known_keys((name,)) and name != "model"]
     if homes:
         return f"unknown key here; {word} belongs under {homes[0]}:"
