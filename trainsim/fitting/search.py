@@ -65,8 +65,8 @@ class Tried:
 
     ``full`` is the part that is used of what is fullest: GPU, memory of a node or its drives. ``longer`` is by what
     part the step is longer than without the changes, for as many tokens. ``error`` says in a line why they could not be
-    run, or what else is full. ``saves`` is whether less is held than without them: on the GPUs, or if these have room, where
-    there is none.
+    run, or what else is full. ``saves`` is whether less is held than without them: on the GPUs, or if these have room,
+    where there is none.
     """
 
     what: Together
