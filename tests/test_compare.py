@@ -10,7 +10,9 @@ import trainsim as ts
 from tests.jobs import scenario
 from tests.test_cli import status
 from tests.test_explain import SMALL
+from tests.test_report import printed
 from trainsim.errors import InvalidPlan, ScenarioError
+from trainsim.report.style import size
 from trainsim.side_by_side import compare
 
 SCHEDULES = ("1f1b", "zb-h1", "dualpipev")
@@ -30,6 +32,7 @@ def test_the_columns_are_the_numbers_of_the_runs(some):
         assert (column.step_time, column.mfu) == (result.step_time, result.mfu)
         assert (column.bubble_fraction, column.span_fraction) == (result.bubble.fraction, result.bubble.span_fraction)
         assert column.p2p == result.communication["pp"].bytes_per_rank
+        assert column.dp == result.communication["dp"].bytes_per_rank
         assert column.memory_peak == result.memory.peak
         assert max(column.activations) == max(stage.most_activations for stage in result.memory.per_stage)
     assert some.columns[0].in_flight == (4, 3, 2, 1)
@@ -118,3 +121,15 @@ def test_one_run_is_no_comparison(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert status("compare", "small.yaml") == 2
     assert "A B" in capsys.readouterr().err
+
+
+def test_without_a_pipeline_the_table_says_what_replicas_are_sent() -> None:
+    base = ts.Scenario.from_dict(
+        {"model": "llama-3-8b", "cluster": {"topology": "dgx_a100", "nodes": 1}, "training": {"global_batch": 8}}
+    )
+    some = ts.compare([base.replace({"sharding.strategy": name}) for name in ("ddp", "zero3")])
+    text = " ".join(printed(some).split())
+    assert "to other replicas" in text
+    assert all(size(column.dp) in text and column.dp > 0 for column in some.columns)
+    assert ("!: does not fit" in text) == (not all(column.fits for column in some.columns))
+    assert not some.columns[0].fits

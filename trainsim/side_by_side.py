@@ -26,8 +26,8 @@ LABELS = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One run in numbers. Times in seconds, memory in bytes; ``activations`` are the most that a rank of each stage
-    keeps for its backward passes, ``in_flight`` the chunks of microbatches that these belong to, ``p2p`` the bytes that
-    the mean rank sends to other stages in a step."""
+    keeps for its backward passes, ``in_flight`` the chunks of microbatches that these belong to, ``p2p`` and ``dp`` the
+    bytes that the mean rank sends to other stages and to replicas in a step."""
 
     name: str
     schedule: str
@@ -42,6 +42,7 @@ class Column:
     activations: tuple[float, ...]
     in_flight: tuple[int, ...]
     p2p: float
+    dp: float
     memory_peak: float
     fits: bool
 
@@ -52,6 +53,7 @@ class Column:
             "period": "period_s",
             "activations": "activations_bytes",
             "p2p": "p2p_bytes_per_rank",
+            "dp": "dp_bytes_per_rank",
             "memory_peak": "memory_peak_bytes",
         }
         data = {units.get(key, key): value for key, value in asdict(self).items()}
@@ -156,6 +158,7 @@ def _column(name: str, result: Result) -> Column:
         activations=tuple(stage.most_activations for stage in stages),
         in_flight=tuple(held),
         p2p=result.communication["pp"].bytes_per_rank,
+        dp=result.communication["dp"].bytes_per_rank,
         memory_peak=memory.peak,
         fits=memory.fits,
     )

@@ -45,11 +45,11 @@ def side_by_side(some: SideBySide) -> str:
     rows = [
         (
             escape(c.name), seconds(c.step_time), f"{c.bubble_fraction:.1%}", f"{c.mfu:.1%}", size(max(c.activations)),
-            size(c.p2p), size(c.memory_peak) + ("" if c.fits else ": does not fit"),
+            size(c.p2p), size(c.dp), size(c.memory_peak) + ("" if c.fits else ": does not fit"),
         )
         for c in some.columns
     ]  # fmt: skip
-    head = ("", "step", "bubble", "MFU", "activations", "p2p", "memory")
+    head = ("", "step", "bubble", "MFU", "activations", "p2p", "dp", "memory")
     return f"<style>{css()}</style><div class='trainsim card'>{table(head, rows)}{image(png_of(some.gantt()))}</div>"
 
 

@@ -19,7 +19,7 @@ def side_by_side(some: SideBySide) -> RenderableType:
     """A row per run, then where each differs from the first."""
     from rich.console import Group
 
-    first = some.columns[0]
+    first, piped = some.columns[0], any(column.p2p for column in some.columns)
     grid = table("Lrrrrrrr", space=1)
     grid.add_row("", "step", "", "bubble", "MFU", "keeps", "sends", "memory", style="dim")
     for column in some.columns:
@@ -32,11 +32,15 @@ def side_by_side(some: SideBySide) -> RenderableType:
             f"{column.bubble_fraction:.1%}",
             f"{column.mfu:.1%}",
             size(max(column.activations)),
-            size(column.p2p),
+            size(column.p2p if piped else column.dp),
             size(column.memory_peak) + ("" if column.fits else " [red]!"),
         )
-    note = "[dim]keeps: activations on the fullest rank; sends: to other stages, per rank"
-    return Group(titled("Side by side", Group(grid, note)), *(comparison(one) for one in some.differences))
+    note = f"keeps: activations on the fullest rank; sends: to other {'stages' if piped else 'replicas'}, per rank"
+    if not all(column.fits for column in some.columns):
+        note += "; !: does not fit"
+    return Group(
+        titled("Side by side", Group(grid, Prose(note, "dim"))), *(comparison(one) for one in some.differences)
+    )
 
 
 def comparison(one: Comparison) -> RenderableType:
