@@ -33,7 +33,13 @@ CASES = {
     "unknown section": (GOOD + "trainin: {}\n", [":3:", "trainin", "did you mean 'training'"]),
     "unknown key": (GOOD + "parallel:\n  tpp: 2\n", [":4:", "parallel.tpp", "did you mean 'tp'"]),
     "key of another section": (GOOD + "parallel:\n  micro_batch: 2\n", ["belongs under training"]),
-    "list for a mapping": (GOOD + "parallel: [1, 2]\n", [":3:", "parallel = [1, 2]", "wants a mapping"]),
+    "list for a mapping": (GOOD + "parallel: [1, 2]\n", [":3:", "parallel = [1, 2]", "wants a mapping", "tp, pp, dp"]),
+    "word for a mapping": (
+        GOOD + "sharding: {offload: cpu}\n", ["offload = 'cpu'", "wants a mapping", "optimizer, parameters"]
+    ),
+    "no GPU": (
+        "model: gpt2\ncluster: {topology: dgx_a100, gpu: a100}\n", ["cluster.gpu = 'a100'", "No GPU is called"]
+    ),
     "mapping for a list": (GOOD + "what_if: {slow: 1}\n", [":3:", "wants a list"]),
     "word for a number": (GOOD + "parallel:\n  tp: two\n", [":4:", "parallel.tp = 'two'", "whole number"]),
     "true for a number": (GOOD + "parallel: {tp: true}\n", ["parallel.tp = true", "whole number"]),

@@ -39,6 +39,7 @@ class UnknownName(TrainsimError):
         known = sorted(known)
         near = nearest(name, known)
         hint = f" Did you mean {near!r}?" if near else ""
+        self.kind = kind
         super().__init__(f"No {kind} is called {name!r}.{hint} Known: {', '.join(known)}.")
 
 

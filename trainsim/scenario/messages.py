@@ -83,6 +83,8 @@ def _what(details: ErrorDetails, key: Key) -> str:
     if kind in ("finite_number", "int_parsing_size"):
         return "is not a number that makes sense here"
     wanted = _WANTED.get(kind.split("_")[0])
+    if wanted == _WANTED["model"] and known_keys(key):
+        wanted = f"{wanted} of {', '.join(known_keys(key))}"
     return f"wants {wanted}" if wanted else details["msg"]
 
 

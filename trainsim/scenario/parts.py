@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trainsim.errors import NotBuilt, ScenarioError, TrainsimError, nearest
+from trainsim.errors import NotBuilt, ScenarioError, TrainsimError, UnknownName, nearest
 from trainsim.hardware.cluster import Cluster, load_topology
 from trainsim.hardware.topology import OVERRIDES
 from trainsim.job import Delay, Skip, Slow
@@ -63,7 +63,9 @@ def find_cluster(context: Context) -> Cluster:
         _, found, rest = str(error).partition("override ")
         key, colon, what = rest.partition(": ")
         ours = found and colon and key in OVERRIDES
-        text = context.message(f"cluster.{key}", what) if ours else context.message("cluster.topology", str(error))
+        of_gpu = "gpu" in (spec.model_extra or {}) and isinstance(error, UnknownName) and error.kind == "GPU"
+        whole = context.message("cluster.gpu" if of_gpu else "cluster.topology", str(error))
+        text = context.message(f"cluster.{key}", what) if ours else whole
         raise ScenarioError(text) from None
     if spec.nodes is None:
         context.derived("cluster.nodes", cluster.nodes, f"as topology {spec.topology} says")
