@@ -365,6 +365,7 @@ def test_small_hosts_are_helped_by_what_takes_less_of_them() -> None:
     assert first.startswith("fits: ")
     assert second.startswith("DOES NOT FIT: host memory ")
     assert short_verdict(before) == "host memory too small"
+    assert second in texts(memory_chart(found.base))
 
 
 def test_slack_is_not_what_does_not_fit() -> None:

@@ -11,7 +11,7 @@ from trainsim.analysis.memory import StageMemory
 from trainsim.errors import InvalidPlan
 from trainsim.figures import figure as new_figure
 from trainsim.report.levels import STACK, Edge, Stairs, drawn, edges, stairs
-from trainsim.report.memory_words import peak_words, top_of, verdict
+from trainsim.report.memory_words import peak_words, top_of, verdicts
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, time_axis
 from trainsim.report.scene import Stage, actors
 from trainsim.report.strip import painted, strip
@@ -165,8 +165,7 @@ def _passes(axes: Axes, stage: Stage, part: Window, *, last: bool) -> None:
 def _title(figure: Figure, result: Result, total: float, *, hidden: int) -> None:
     use = result.memory
     left = f"   (without {counted(hidden, 'stage')} in the middle)" if hidden else ""
-    beside = [f"{one.name} of a node too small" for one in (use.host, use.nvme) if not one.fits]
-    text = "; ".join([verdict(use), *beside])
+    text = min(verdicts(use), key=lambda words: words.startswith("fits"))
     y = 1 - 0.2 / total
     figure.text(
         LEFT / WIDTH, y, result.name + left, fontsize=13, fontweight="bold", color="#111111", va="center",
