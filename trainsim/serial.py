@@ -61,6 +61,7 @@ def memory_dict(result: Result) -> dict[str, Any]:
     use = result.memory
     return {
         "peak_bytes": use.peak,
+        "needed_bytes": use.needed,
         "capacity_bytes": use.capacity,
         "fits": use.fits,
         "peak_rank": use.peak_rank,

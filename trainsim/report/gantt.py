@@ -62,7 +62,7 @@ def gantt(result: Result, ranks: Sequence[int], *, steps: int, window: tuple[flo
         top -= height + BETWEEN
     _title(figure, result, layout)
     kinds = {kind for one in scenes for kind in one.boxes}
-    note = "" if all(one.detailed for one in scenes) else how_to_read(kinds)
+    note = "" if all(one.detailed for one in scenes) else how_to_read(kinds, len(result.bubble.per_stage))
     legend(figure, kinds, layout.height, note=note, path=path)
     return figure
 
@@ -124,10 +124,12 @@ def _overview(axes: Axes, result: Result, stages: Sequence[Stage], parts: Sequen
 def _title(figure: Figure, result: Result, layout: Layout) -> None:
     bubble = result.bubble
     period = f", period {seconds(result.period)}" if result.period is not None else ""
-    text = (
-        f"step {seconds(result.step_time)}{period}    bubble {bubble.fraction:.1%}    MFU {result.mfu:.1%}    "
+    step, mfu = f"step {seconds(result.step_time)}{period}", f"MFU {result.mfu:.1%}"
+    phases = (
         f"warm-up {seconds(bubble.warmup_s)}, steady {seconds(bubble.steady_s)}, cool-down {seconds(bubble.cooldown_s)}"
     )
+    pipeline = len(bubble.per_stage) > 1
+    text = "    ".join([step, f"bubble {bubble.fraction:.1%}", mfu, phases] if pipeline else [step, mfu])
     y = 1 - 0.2 / layout.height
     figure.text(
         LEFT / WIDTH, y, result.name, fontsize=13, fontweight="bold", color="#111111", va="center", parse_math=False

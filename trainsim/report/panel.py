@@ -43,8 +43,8 @@ ORDER = (
     "chunk",
 )
 """Drawn, and listed in the legend, in this order."""
-NOTE = "height of a hatched band: its share of the time; < 2: waits for stage 2"
-"""How to read what is not zoomed in."""
+BANDS, WAITS = "height of a hatched band: its share of the time", "; < 2: waits for stage 2"
+"""How to read what is not zoomed in; the second part where there are other stages."""
 NUMBERS, CHUNKS = "numbers: microbatch; ", "numbers: microbatch, 3.1 is number 3 on chunk 1; "
 """What is said before it, in the second form where passes go over more than one chunk."""
 SMALLEST = 4.3
@@ -62,9 +62,9 @@ def add_axes(figure: Figure, bottom: float, height: float, total: float) -> Axes
     return axes
 
 
-def how_to_read(kinds: Container[str]) -> str:
-    """The note beside the legend of a chart that shows *kinds*."""
-    return (CHUNKS if "chunk" in kinds else NUMBERS) + NOTE
+def how_to_read(kinds: Container[str], stages: int) -> str:
+    """The note beside the legend of a chart that shows *kinds* on so many stages."""
+    return (CHUNKS if "chunk" in kinds else NUMBERS) + BANDS + (WAITS if stages > 1 else "")
 
 
 def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -> bool:

@@ -54,7 +54,8 @@ def stacked(results: Sequence[Result], names: Sequence[str], *, window: tuple[fl
         _end(axes, result, names[k])
         top -= tall[k] * scale + BETWEEN
     kinds = {kind for one in scenes for kind in one.boxes} | {kind for s in every if long for kind in painted(s)}
-    legend(figure, kinds, total, note="" if long else how_to_read(kinds), path=not long)
+    note = "" if long else how_to_read(kinds, max(map(len, every)))
+    legend(figure, kinds, total, note=note, path=not long)
     return figure
 
 

@@ -24,13 +24,14 @@ COLUMNS = (
     "hfu",
     "bubble_fraction",
     "peak_memory_bytes",
+    "needed_memory_bytes",
     "fits",
     "warnings",
     "error",
 )
 
 TYPES = {  # of the columns, whatever their first row holds; a missing value is missing in each of them
-    **dict.fromkeys(COLUMNS[:7], "float64"),
+    **dict.fromkeys(COLUMNS[:8], "float64"),
     "fits": "boolean",
     "warnings": "Int64",
     "error": "object",
@@ -73,6 +74,7 @@ def measures(result: Result) -> Row:
         "hfu": result.hfu,
         "bubble_fraction": result.bubble.fraction,
         "peak_memory_bytes": result.memory.peak,
+        "needed_memory_bytes": result.memory.needed,
         "fits": result.memory.fits,
         "warnings": len(result.warnings),
         "error": None,
