@@ -328,6 +328,12 @@ def test_zero2_holds_buckets_and_a_copy_of_the_one_that_is_sent(overlap: bool, c
     assert count * bucket < most(one, "buffers") <= (count + 1) * bucket + 2 * 8192 * 512
 
 
+@pytest.mark.parametrize("strategy", ["zero3", "zeropp", "mics"])
+def test_zero3_holds_the_buffer_of_its_reductions_all_the_time(strategy: str) -> None:
+    small, large = (always(strategy, reduce_bucket=size).simulation.programs[0].memory.buffers for size in (1e6, 3e6))
+    assert large - small == 2 * (3e6 - 1e6)
+
+
 def test_a_second_copy_is_held_all_the_time() -> None:
     plain, second = always("zero3"), always("zero3", secondary_partition=G)
     a, b = (one.simulation.programs[0].memory.weights for one in (plain, second))

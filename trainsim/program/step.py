@@ -188,7 +188,7 @@ def _memory(mine: Rank) -> Memory:
     extra = mine.exchange.extra
     framework, trained = parts.job.framework, parts.trained(mine.rank).total
     buffers += framework.bucket_copy_bytes * min(trained, framework.bucket_parameters) + parts.layer.resident
-    buffers += framework.step_copy_bytes * trained / mine.exchange.shard
+    buffers += framework.step_copy_bytes * trained / mine.exchange.shard + extra.get("buffers", 0.0)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - mine.fresh_gradients + extra.get("gradients", 0.0),
