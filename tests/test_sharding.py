@@ -14,7 +14,7 @@ from trainsim.engine import run
 from trainsim.errors import InvalidPlan, NotBuilt
 from trainsim.fold import fold, prune, unfolded
 from trainsim.job import Job
-from trainsim.program.instructions import Meet, Program
+from trainsim.program.instructions import Meet, Program, Wait
 from trainsim.program.lower import lower
 from trainsim.result import Result
 from trainsim.scenario.scenario import Scenario
@@ -123,6 +123,27 @@ def test_coarse_detail_has_the_same_peak(case: str, detail: str) -> None:
     coarse = scenario(case, simulation__detail=detail).run()
     assert coarse.memory.peak == pytest.approx(result(case).memory.peak, rel=1e-9)
     levels_are_sound(coarse)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("case", ["zero2", "zero2, overlapped", "zero3, serial", "fsdp2, serial", "fsdp1"])
+def test_coarse_detail_has_the_same_peak_where_the_ends_are_largest(case: str, nodes: int, tied: bool) -> None:
+    large = {"model__tied_embeddings": tied, "model__vocab": 32000, "training__precision": "fp32"}
+    few = {"cluster__nodes": nodes, "cluster__gpus_per_node": 1, "training__sequence_length": 128}
+    changes = large | few | {"training__global_batch": 2}
+    peaks = [scenario(case, simulation__detail=d, **changes).run().memory.peak for d in ("op", "layer", "block")]
+    assert max(peaks) == pytest.approx(min(peaks), rel=1e-9)
+
+
+@pytest.mark.parametrize("case", ["zero2", "zero2, overlapped", "zero3", "zero3, serial", "mics", "fsdp1", "fsdp2"])
+def test_gradients_are_in_the_buffer_before_they_are_sent(case: str) -> None:
+    (program,) = result(case).simulation.programs
+    backward = next(t for t, _ in program.chains["compute"] if t.work == "B")
+    names = [getattr(i, "event", getattr(i, "name", "")) for i in backward.instructions if not isinstance(i, Wait)]
+    sent = [k for k, name in enumerate(names) if "reduce" in name]
+    copied = [k for k, name in enumerate(names) if name == "copy"]
+    assert sent and copied and max(copied) < max(sent)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -55,23 +55,35 @@ def _moments(beside: Beside) -> Iterator[Moment]:
 
 
 def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[Piece]:
-    """Flights that are demanded at once start, and those ahead of them; then all that are needed are waited for, then
-    the others start; last come the marks."""
+    """Gathers that are demanded at once start, and those ahead of them; then all that are needed are waited for, then
+    the other gathers start. Marks come next, for what is gathered is copied out of buffers and what is reduced is
+    copied into them, and last what is sent from there."""
     here = [f for f in beside.flights if f.issued == moment]
-    demanded = max((k + 1 for k, f in enumerate(here) if f.chain and f.needed == moment), default=0)
-    yield from (Signal(_issue(f, role)) for f in here[:demanded] if f.chain)
-    yield from (Wait(_over(f.name, role)) for f in beside.flights if f.needed == moment and f.chain)
+    gathers, sent = ([f for f in here if f.gathers is gathers] for gathers in (True, False))
+    demanded = max((k + 1 for k, f in enumerate(gathers) if f.chain and f.needed == moment), default=0)
+    needed = [f for f in beside.flights if f.needed == moment and f.chain]
+    yield from (Signal(_issue(f, role)) for f in gathers[:demanded] if f.chain)
+    yield from (Wait(_over(f.name, role)) for f in needed if f not in sent)
     yield from (Wait(_over(name, Role("F", False, False))) for at, name in beside.waits if at == moment)
-    yield from (Signal(_issue(f, role)) for f in here[demanded:] if f.chain)
-    for flight in here:
-        steps = list(_steps(flight, CHAINS.get(flight.chain, INLINE), blocks))
-        if not steps:  # nobody else is there: the pass itself holds what is left behind
-            yield from _left(flight)
-        elif not flight.chain:
-            yield from (*flight.takes, *steps, *flight.gives)
+    yield from (Signal(_issue(f, role)) for f in gathers[demanded:] if f.chain)
+    for flight in gathers:
+        yield from _inline(flight, blocks)
     for at, mark in beside.marks:
         if at == moment:
             yield mark if isinstance(mark, Hold) else _traffic("copy", mark, blocks, "compute")
+    yield from (Signal(_issue(f, role)) for f in sent if f.chain)
+    yield from (Wait(_over(f.name, role)) for f in needed if f in sent)
+    for flight in sent:
+        yield from _inline(flight, blocks)
+
+
+def _inline(flight: Flight, blocks: Blocks) -> Iterator[Piece]:
+    """What the pass itself does of a flight."""
+    steps = list(_steps(flight, CHAINS.get(flight.chain, INLINE), blocks))
+    if not steps:  # nobody else is there: the pass itself holds what is left behind
+        yield from _left(flight)
+    elif not flight.chain:
+        yield from (*flight.takes, *steps, *flight.gives)
 
 
 def _left(flight: Flight) -> Iterator[Hold]:

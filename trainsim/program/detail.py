@@ -21,28 +21,34 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
     """
     out: list[Piece] = []
     run: list[Kernel] = []
-    holds: list[Hold] = []
+    holds: list[list[Hold]] = [[]]
     for i in pieces:
         if isinstance(i, Kernel):
             run.append(i)
+            holds.append([])
         elif isinstance(i, Meet) and i.communicator == "tp":
             seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
             run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream))
+            holds.append([])
         elif isinstance(i, Hold):
-            holds.append(i)
+            holds[-1].append(i)
         else:
             out += [*_held(holds, _merge(run, detail)), i]
-            run, holds = [], []
+            run, holds = [], [[]]
     return [*out, *_held(holds, _merge(run, detail))]
 
 
-def _held(holds: Iterable[Hold], kernels: Iterable[Kernel]) -> Iterator[Piece]:
-    """*kernels* between what is taken and what is given back: never more at once than the holds one by one."""
+def _held(holds: Iterable[Iterable[Hold]], kernels: Iterable[Kernel]) -> Iterator[Piece]:
+    """*kernels* between what is taken and what is given back: never more at once than the holds one by one.
+
+    *holds* are those before each kernel and after the last one: of each lot, what goes is gone before others come.
+    """
     left: dict[str, float] = {}
     now = most = 0.0
-    for hold in holds:
-        left[hold.category] = left.get(hold.category, 0.0) + hold.nbytes
-        now += hold.nbytes
+    for lot in holds:
+        for hold in lot:
+            left[hold.category] = left.get(hold.category, 0.0) + hold.nbytes
+            now += hold.nbytes
         most = max(most, now)
     taken = [Hold(category, nbytes) for category, nbytes in left.items() if nbytes > 0]
     beside = most - sum(hold.nbytes for hold in taken)  # less than 0: some of it is taken when other memory is free

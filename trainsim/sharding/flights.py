@@ -46,6 +46,11 @@ class Flight(NamedTuple):
     gives: tuple[Hold, ...] = ()
     chain: str = "dp"
 
+    @property
+    def gathers(self) -> bool:
+        """Whether it brings parameters; the others send gradients."""
+        return self.name.startswith("gather")
+
 
 class Beside(NamedTuple):
     """All that goes on beside one pass: flights in the order in which they are issued, and what the pass itself does
@@ -114,7 +119,7 @@ def in_turn(beside: Beside) -> Beside:
     >>> [(f.issued, f.chain) for f in in_turn(Beside((one,))).flights]
     [(Moment(part=2, after=False), '')]
     """
-    at = {f.name: f.needed if f.name.startswith("gather") and f.needed else f.issued for f in beside.flights}
+    at = {f.name: f.needed if f.gathers and f.needed else f.issued for f in beside.flights}
 
     def moment(flight: Flight) -> Moment:
         found = at[flight.name]
