@@ -37,6 +37,7 @@ BASE: dict[str, Any] = {
     "sharding": {"strategy": "zero1", "overlap": False, "offload": {"optimizer": "cpu"}},
     "training": {"sequence_length": 512, "micro_batch": 1, "global_batch": 4},
 }
+BOTH = {"optimizer": "cpu", "parameters": "cpu"}
 NAMES = topology_names()
 
 
@@ -470,6 +471,24 @@ def test_states_that_moved_are_on_the_host() -> None:
     assert data == {"peak_bytes_per_node": cpu.memory.host.peak_per_node, "capacity_bytes": 2e12, "fits": True}
 
 
+def test_fsdp_keeps_on_the_host_what_it_would_keep_on_the_gpu() -> None:
+    """fp32 parameters, gradients and two states, 16 bytes per parameter: nothing in 16 bits, and no buffer beside."""
+    fsdp = {"framework": "pytorch-fsdp2", "sharding__strategy": "fsdp", "sharding__offload": BOTH}
+    here, away = run(**{**fsdp, "sharding__offload": {}}), run(**fsdp)
+    assert away.memory.host.peak_per_node == pytest.approx(4 * 16 * owned(away))
+    before, after = (one.simulation.programs[0].memory for one in (here, away))
+    assert before.total - after.total == pytest.approx(16 * owned(away))
+    assert not spans(away, "cast parameters")
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3"])
+def test_adapters_need_no_buffer_of_a_whole_matrix(strategy: str) -> None:
+    adapters = {"model": {**MODEL, "lora": {"rank": 8, "targets": ["q", "v"]}}, "sharding__strategy": strategy}
+    here, away = run(**adapters, sharding__offload={}), run(**adapters)
+    before, after = (one.simulation.programs[0].memory.buffers for one in (here, away))
+    assert after - before == 2 * 8 * 1024
+
+
 def test_states_on_drives_need_buffers_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "SUB_GROUP", 6e6)
     result = run(sharding__offload__optimizer="nvme", sharding__offload__buffer_count=5)
@@ -505,7 +524,10 @@ def test_a_host_or_a_drive_that_is_too_small_is_an_answer(store: str, changes: d
         ({"sharding__strategy": "fsdp"}, "fsdp moves parameters, gradients and optimizer together"),
         ({"sharding__strategy": "mics"}, "MiCS offloads nothing"),
         ({"framework": "megatron-deepspeed-2022", "sharding__offload__delayed_update": True}, "2101.06840"),
+        ({"framework": None, "sharding__strategy": "zero2", "sharding__offload__delayed_update": True}, "2101.06840"),
         ({"sharding__offload": {"optimizer": "nvme", "delayed_update": True}}, "with cpu it is"),
+        ({"sharding__strategy": "fsdp", "sharding__offload": {**BOTH, "ratio": 0.5}}, "fsdp has no such thing"),
+        ({"sharding__strategy": "hsdp", "sharding__offload": {**BOTH, "delayed_update": True}}, "no such thing"),
         ({"cluster": {"topology": "jean_zay_v100", "nodes": 1}, "training__precision": "fp16",
           "sharding__offload__optimizer": "nvme"}, "no NVMe"),
         ({"pipeline__schedule": "pipedream", "parallel__pp": 2, "sharding__strategy": "ddp"}, "inside a step"),

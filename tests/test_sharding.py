@@ -143,7 +143,9 @@ def test_gradients_are_in_the_buffer_before_they_are_sent(case: str) -> None:
     names = [getattr(i, "event", getattr(i, "name", "")) for i in backward.instructions if not isinstance(i, Wait)]
     sent = [k for k, name in enumerate(names) if "reduce" in name]
     copied = [k for k, name in enumerate(names) if name == "copy"]
-    assert sent and copied and max(copied) < max(sent)
+    assert sent
+    assert copied
+    assert max(copied) < max(sent)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -381,6 +383,13 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("fsdp2", {"parallel__pp": 2, "pipeline__schedule": "zb-h1"}, NotBuilt, "not simulated with zb-h1"),
     ("hsdp", {"parallel__pp": 2, "pipeline__schedule": "seq1f1b"}, NotBuilt, "not simulated with seq1f1b"),
     ("mics", {"sharding__offload": {"optimizer": "cpu"}}, InvalidPlan, "offloads nothing; zero3 would"),
+    ("zero3", {"sharding__shard_size": 4}, InvalidPlan, "groups are those of quantized_gradients"),
+    ("zeropp", {"sharding__shard_size": 4, "sharding__quantized_gradients": False}, InvalidPlan, "turn that on"),
+    ("fsdp2, kept", {"sharding__backward_prefetch": "post"}, InvalidPlan, "nothing is fetched"),
+    ("fsdp2", {"parallel__pp": 2, "sharding__backward_prefetch": "post"}, InvalidPlan, "nothing is fetched"),
+    ("fsdp2", {"parallel__pp": 2, "sharding__sync": "last"}, InvalidPlan, "reduces gradients after the last"),
+    ("ddp", {"sharding__prefetch_bucket": 0}, InvalidPlan, "ddp has no use for it"),
+    ("ddp", {"sharding__reshard_after_forward": False}, InvalidPlan, "ddp has no use for it"),
 ]  # fmt: skip
 
 
@@ -390,6 +399,21 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         scenario(case, **changes).resolve()
+
+
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        *({"strategy": name} for name in strategies),
+        *({"strategy": "zeropp", key: False} for key in ("quantized_weights", "quantized_gradients")),
+        {"strategy": "zeropp", "secondary_partition": None},
+        {"strategy": "zero3", "quantized_gradients": True, "offload": {"optimizer": "cpu", "ratio": 0.5}},
+    ],
+    ids=str,
+)
+def test_a_resolved_strategy_reads_back(sharding: dict[str, Any]) -> None:
+    one = Scenario.from_dict(BASE | {"sharding": sharding})
+    assert Scenario.from_dict(one.resolved).resolve() == one.resolve()
 
 
 @pytest.mark.parametrize("case", ["fsdp1", "fsdp2", "hsdp"])

@@ -9,8 +9,9 @@ from trainsim.explain.options import Trial
 from trainsim.fitting import ways
 from trainsim.fitting.sharding import TITLES, switched
 from trainsim.job import Job
-from trainsim.scenario.offloading import SHARDED, TOGETHER
+from trainsim.scenario.offloading import SHARDED
 from trainsim.scenario.scenario import Scenario
+from trainsim.sharding.offload import TOGETHER
 
 
 @ways.register("offload")

@@ -17,7 +17,7 @@ from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Tas
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
 from trainsim.sharding import Bucket
-from trainsim.sharding.offload import FP32, gradient_steps, small_bytes
+from trainsim.sharding.offload import FP32, TOGETHER, gradient_steps, small_bytes
 
 # Bytes per parameter, counted from the code. Of host memory:
 ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
@@ -95,7 +95,7 @@ def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instr
     small = small_bytes(mine.parts.job)
     yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
     yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
-    if small < FP32:
+    if small < FP32 and mine.parts.job.sharding.strategy not in TOGETHER:
         yield _copy("cast parameters", communicator, "host_step", parameters * (FP32 + small))
     if mine.parts.job.sharding.offload.parameters == "none":
         yield _copy("parameters", communicator, "host_in", parameters * small)
@@ -163,6 +163,8 @@ def with_offload(mine: Rank, memory: Memory) -> Memory:
     offload, small, moved = job.sharding.offload, small_bytes(job), partition(mine)
     if not offload.any:
         return memory
+    if job.sharding.strategy in TOGETHER:  # just what would be on the GPU
+        return replace(memory, weights=0.0, gradients=0.0, optimizer=0.0, host=mine.states().resident)
     host = nvme = 0.0
     if moved:
         stays, extra = 1 - offload.ratio, mine.exchange.extra
@@ -193,10 +195,9 @@ def _small_copies(mine: Rank) -> int:
 
 
 def _largest(mine: Rank) -> float:
-    """Elements of the largest parameter of a rank: gradients pass through a buffer of its size."""
-    model, tp = mine.parts.job.model, mine.parts.job.parallel.tp
-    ends = any(s.embedding or s.head for s in mine.stages)
-    return model.hidden * max(model.ffn_hidden, mine.parts.job.padded_vocab * ends) / tp
+    """Elements of the largest trained parameter of a rank: gradients pass through a buffer of its size."""
+    held = mine.parts.trained(mine.rank)
+    return float(max((m.rows * m.columns for m in (*held.matrices, *held.tables)), default=0))
 
 
 def step_seconds(mine: Rank) -> float:

@@ -57,13 +57,14 @@ def _of_a_node(context: Context, strategy: str, node: int) -> dict[str, object]:
     """Options whose default is a node's replicas, and those that ZeRO++ turns on."""
     spec = context.spec.sharding
     out: dict[str, object] = {}
-    quantizes = strategy == "zeropp" or spec.quantized_gradients
-    if "shard_size" in strategies[strategy].uses and spec.shard_size is None and (strategy != "zero3" or quantizes):
+    uses, given = strategies[strategy].uses, spec.model_fields_set
+    quantizes = spec.quantized_gradients or (strategy == "zeropp" and "quantized_gradients" not in given)
+    if "shard_size" in uses and spec.shard_size is None and (quantizes or "quantized_gradients" not in uses):
         out["shard_size"] = node
         context.derived("sharding.shard_size", node, "replicas of a node")
     if strategy == "zeropp":
-        out |= {k: True for k in ("quantized_weights", "quantized_gradients") if k not in spec.model_fields_set}
-        if "secondary_partition" not in spec.model_fields_set and node > 1:
+        out |= {k: True for k in ("quantized_weights", "quantized_gradients") if k not in given}
+        if "secondary_partition" not in given and node > 1:
             out["secondary_partition"] = node
             context.derived("sharding.secondary_partition", node, "replicas of a node")
     return out
@@ -73,7 +74,7 @@ def check_sharding(context: Context, job: Job) -> None:
     """Raise for options that the strategy has no use for and for combinations that it refuses."""
     spec, strategy = context.spec.sharding, strategies[job.sharding.strategy]
     for key in sorted(spec.model_fields_set - ALWAYS - strategy.uses):
-        if getattr(spec, key) not in (None, False):
+        if getattr(spec, key) is not type(spec).model_fields[key].default:
             able = [name for name in strategies if key in strategies[name].uses]
             context.require(Fault(f"sharding.{key}", f"{job.sharding.strategy} has no use for it; {_and(able)}"))
     if strategy.every_pass:

@@ -12,11 +12,10 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.schema import OffloadSpec, ScenarioSpec
 from trainsim.schedules.lookup import facts
+from trainsim.sharding.offload import TOGETHER
 
 SHARDED = ("zero3", "zeropp", "fsdp", "hsdp")
 """Strategies whose parameters are shared out between passes: those can lie elsewhere."""
-TOGETHER = ("fsdp", "hsdp")
-"""Strategies that move all states or none (PyTorch's ``CPUOffloadPolicy``)."""
 HOST_OPTIMIZERS = ("adam", "adamw")
 """Optimizers that DeepSpeed runs on the host (deepspeed/ops/adam/cpu_adam.py)."""
 KEY = "sharding.offload"
@@ -26,6 +25,9 @@ def offload_faults(spec: ScenarioSpec) -> Iterator[Fault]:
     """Words about offload that contradict each other, or that nobody simulates."""
     offload, strategy = spec.sharding.offload, spec.sharding.strategy
     yield from _without_use(offload)
+    for key in ("ratio", "delayed_update") if strategy in TOGETHER else ():
+        if getattr(offload, key) != type(offload).model_fields[key].default:
+            yield Fault(f"{KEY}.{key}", f"PyTorch's {strategy} has no such thing; leave it out, or use zero3")
     if strategy in TOGETHER and {offload.optimizer, offload.parameters} not in ({"none"}, {"cpu"}):
         away = "optimizer" if offload.optimizer != "none" else "parameters"
         both = "write optimizer: cpu and parameters: cpu"

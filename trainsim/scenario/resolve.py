@@ -38,9 +38,9 @@ def resolve(context: Context) -> Resolved:
     Raises ScenarioError for unknown names, NotBuilt for what this version cannot simulate and InvalidPlan for
     numbers that do not divide or multiply out.
     """
+    context = with_framework(context)
     for fault in limits(context.spec):
         context.require(fault, NotBuilt)
-    context = with_framework(context)
     spec = context.spec
     with context.at("framework"):
         framework = load_framework(spec.framework or "", spec.training.precision)

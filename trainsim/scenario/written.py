@@ -9,10 +9,13 @@ from trainsim.scenario.context import Context
 from trainsim.scenario.schema import ShardingSpec
 from trainsim.scenario.training import gradient_dtype
 
+BROUGHT = ("shard_size", "quantized_weights", "quantized_gradients", "secondary_partition")
+"""Options that some strategies turn on where the scenario does not say."""
+
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
     """Every section with nothing left out; ``derived`` says, by key, what was derived and from what."""
-    spec, parallel, sharding = context.spec, job.parallel, job.sharding
+    spec, parallel = context.spec, job.parallel
     return {
         "name": job.name,
         "framework": job.framework.name,
@@ -24,7 +27,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
             "order": list(parallel.order),
         },
         "pipeline": _pipeline(context, job),
-        "sharding": {"strategy": sharding.strategy, "overlap": sharding.overlap, **_given(spec.sharding)},
+        "sharding": _sharding(spec.sharding, job),
         "training": _training(context, job),
         "network": {"algorithm": spec.network.algorithm},
         "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
@@ -33,10 +36,12 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
     }
 
 
-def _given(spec: ShardingSpec) -> dict[str, Any]:
-    """What the scenario says of sharding beyond strategy and overlap."""
-    given: dict[str, Any] = spec.model_dump(exclude={"strategy", "overlap"}, exclude_defaults=True)
-    return given
+def _sharding(spec: ShardingSpec, job: Job) -> dict[str, Any]:
+    """What the scenario says of sharding, and what the strategy itself brings: groups, ZeRO++'s three."""
+    sharding = job.sharding
+    given: dict[str, Any] = spec.model_dump(exclude={"strategy", "overlap"}, exclude_unset=True)
+    brought = {key: getattr(sharding, key) for key in BROUGHT if getattr(sharding, key)}
+    return {"strategy": sharding.strategy, "overlap": sharding.overlap, **given, **brought}
 
 
 def _pipeline(context: Context, job: Job) -> dict[str, Any]:

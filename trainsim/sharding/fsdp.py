@@ -259,6 +259,10 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
             "reshard_after_forward",
             "in a pipeline PyTorch keeps parameters whole after their first forward; leave it out",
         )
+    if job.sharding.backward_prefetch and (job.parallel.pp > 1 or size == 1):
+        yield "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
+    if job.parallel.pp > 1 and job.sharding.sync:
+        yield "sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out"
     if job.parallel.pp > 1 and job.sharding.offload.any:
         yield "offload.parameters", f"not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 it is"
     if job.parallel.pp > 1 and job.model.lora is not None:

@@ -23,7 +23,8 @@ from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.sharding.quantized import exchanged, gathered
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero1 import PARAMETER_BYTES
-from trainsim.sharding.zero2 import gradient_marks, refuses
+from trainsim.sharding.zero2 import gradient_marks
+from trainsim.sharding.zero2 import refuses as zero2_refuses
 
 OPTIONS = ("prefetch_bucket", "max_live_parameters", "reuse_distance", "persistence_threshold")
 
@@ -210,6 +211,17 @@ class _Passes:
 
 def _name(issued: int, needed: int) -> str:
     return f"gather {issued}-{needed}"
+
+
+def refuses(job: Job) -> Iterator[tuple[str, str]]:
+    """What ZeRO-2 refuses, and groups that nothing is done in."""
+    yield from zero2_refuses(job)
+    if job.sharding.shard_size is not None and not job.sharding.quantized_gradients:
+        yield (
+            "shard_size",
+            f"{job.sharding.strategy} shares states among all replicas, and groups are those of quantized_gradients; "
+            "turn that on, or mics shares within groups",
+        )
 
 
 USES = frozenset({"reduce_bucket", *OPTIONS})

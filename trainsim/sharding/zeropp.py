@@ -1,8 +1,7 @@
 """ZeRO++: ZeRO-3 with 8-bit weights (qwZ), a second copy of them per node (hpZ) and 4-bit gradients (qgZ)."""
 
 from trainsim.sharding import Strategy, replicas, strategies
-from trainsim.sharding.zero2 import refuses
-from trainsim.sharding.zero3 import QUANTIZED, USES, zero3
+from trainsim.sharding.zero3 import QUANTIZED, USES, refuses, zero3
 
 strategies.register("zeropp", "zero++")(
     Strategy(
