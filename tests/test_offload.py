@@ -283,6 +283,7 @@ MODES: dict[str, dict[str, Any]] = {
     "under backward": {"sharding__overlap": True, "sharding__reduce_bucket": 5e6},
     "twin flow": {"sharding__offload__ratio": 0.4},
     "delayed": {"sharding__offload__delayed_update": True, "simulation__steps": 3},
+    "delayed, one step": {"sharding__offload__delayed_update": True, "training__sequence_length": 64},
     "nvme": {"sharding__offload__optimizer": "nvme"},
     "nvme pipelined": {
         "sharding__offload__optimizer": "nvme",

@@ -197,6 +197,14 @@ def test_the_closed_form_is_near(case: str) -> None:
     assert result(case).estimate.seconds == pytest.approx(result(case).duration, rel=0.06)
 
 
+@pytest.mark.parametrize("case", ["zero2", "zero3, nothing ahead", "fsdp2"])
+def test_the_closed_form_knows_groups_that_share_a_nic(case: str) -> None:
+    shared = {"cluster": {"topology": "dgx1_v100", "nodes": 4, "gpus_per_node": 4}, "parallel__tp": 2}
+    short = {"training__precision": "fp16", "training__sequence_length": 128, "training__global_batch": 16}
+    one = scenario(case, **shared, **short).run()
+    assert one.estimate.seconds == pytest.approx(one.duration, rel=0.05)
+
+
 # bytes on the wire
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainsim.job import Skip
+from trainsim.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
 from trainsim.program.blocks import Block
@@ -56,7 +56,7 @@ def estimate(parts: Parts) -> Estimate:
         "update": _update(parts, kinds, updates),
     }
     late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
-    out["update"] += max(0.0, late - sum(out.values()))
+    out["update"] += max(0.0, late - sum(out.values()) + _host(job) / job.steps)  # the first is not beside the host's
     return Estimate(seconds=sum(out.values()), parts=out)
 
 
@@ -163,11 +163,10 @@ def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, floa
 
 def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
-    job, framework = parts.job, parts.job.framework
+    job = parts.job
     done, skipped = 1 - _skipped(parts), _skipped(parts)
     optimizer = done * max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
-    fixed = 0.0 if framework.cuda_graph else framework.step_seconds
     flushed = not facts(job.pipeline.schedule).asynchronous
     exchange = parts.exchange(0)
     group, norms = agreeing(parts, exchange), exchange.norms if flushed else ()
@@ -178,4 +177,9 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
         embedding = parts.network.seconds("embedding", "all_reduce", size)
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
             embedding *= 1 - 1 / job.parallel.pp
-    return updates * (optimizer + embedding) + fixed + norm
+    return updates * (optimizer + embedding) + _host(job) + norm
+
+
+def _host(job: Job) -> float:
+    """The step's fixed host time."""
+    return 0.0 if job.framework.cuda_graph else job.framework.step_seconds

@@ -132,7 +132,8 @@ class Network:
         if not self._takes_time(name):
             return 0.0
         pattern, crowd = self._first(name, operation)
-        return pattern.seconds(0, nbytes * crowd)[0]
+        alone, moving = pattern.seconds(0, nbytes)
+        return max(alone, crowd * alone * moving)
 
     def _takes_time(self, name: str) -> bool:
         return self.has(name) or name in OFFLOAD
