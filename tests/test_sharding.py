@@ -117,6 +117,12 @@ def test_memory_comes_back_and_is_never_negative(case: str) -> None:
     levels_are_sound(result(case))
 
 
+@pytest.mark.parametrize("case", ["zero3, nothing ahead", "zero3, serial", "mics"])
+def test_what_is_gathered_for_no_kernel_is_there_before_it_goes(case: str) -> None:
+    """A frozen embedding is gathered for its backward, which has nothing to do."""
+    levels_are_sound(scenario(case, model__lora={"rank": 4, "targets": ["q", "o"]}).run())
+
+
 @pytest.mark.parametrize("detail", ["layer", "block"])
 @pytest.mark.parametrize("case", CASES)
 def test_coarse_detail_has_the_same_peak(case: str, detail: str) -> None:

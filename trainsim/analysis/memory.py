@@ -10,7 +10,7 @@ import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
 from trainsim.analysis.storage import GIGA, NO_DRIVES, NO_HOST, Store
-from trainsim.program.instructions import Kernel, Meet, Template
+from trainsim.program.instructions import Kernel, Meet, Template, Wait
 from trainsim.trace import Trace
 
 STATES = ("weights", "gradients", "optimizer")
@@ -154,7 +154,7 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     """(Times, numbers of categories, bytes) of what one chain takes and gives back.
 
     What is taken is there once the next instruction of its task is posted, what is given back is gone when the one
-    before has ended.
+    before has ended, or after a wait when the next one of the chain is posted.
     """
     tasks = trace.tasks[number]
     shapes = {key: _shape(template) for key, template in {id(t.template): t.template for t in tasks}.items()}
@@ -164,27 +164,34 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     spans = np.array([shape.spans for shape in mine], np.int64)
     base = np.cumsum(spans) - spans
     owner = np.repeat(np.arange(len(mine)), [len(shape.span) for shape in mine])
-    span, category, nbytes = (np.concatenate([part[i] for part in mine]) for i in (1, 2, 3))
+    span, category, nbytes, waited = (np.concatenate([part[i] for part in mine]) for i in (1, 2, 3, 4))
     next_one = base[owner] + span.astype(np.int64)
-    ahead = (nbytes > 0) & (span < spans[owner])
+    ahead = (nbytes > 0) & (span < spans[owner]) | (waited > 0) & (next_one < spans.sum())
     posted, ended = trace.span_times(number, np.where(ahead, next_one, np.maximum(next_one - 1, 0)))
     times = np.where(ahead, posted, np.where(next_one > 0, ended, 0.0))
     return times, category, nbytes
 
 
 class _Shape(NamedTuple):
-    """Spans of a template; of each hold the number of spans before it, the number of its category, its bytes."""
+    """Spans of a template; of each hold the number of spans before it, the number of its category, its bytes, and
+    whether there is a wait since the last of these spans."""
 
     spans: int
     span: Floats
     category: Floats
     nbytes: Floats
+    waited: Floats
 
 
 def _shape(template: Template) -> _Shape:
     timed = np.concatenate([[0], np.cumsum([isinstance(i, Kernel | Meet) for i in template.instructions])])
-    rows = [(timed[at], CATEGORIES.index(hold.category), hold.nbytes) for at, hold in template.holds]
-    columns = np.array(rows or np.zeros((0, 3)), np.float64).T
+    waits = np.cumsum([0, *(isinstance(i, Wait) for i in template.instructions)])
+    before = np.searchsorted(timed, timed)  # just behind the last span
+    rows = [
+        (timed[at], CATEGORIES.index(hold.category), hold.nbytes, waits[at] > waits[before[at]])
+        for at, hold in template.holds
+    ]
+    columns = np.array(rows or np.zeros((0, 4)), np.float64).T
     return _Shape(int(timed[-1]), *columns)
 
 
