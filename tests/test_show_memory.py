@@ -419,6 +419,15 @@ def test_changes_can_be_said_keep_the_batch_and_are_new(changes: dict[str, Any])
     assert ran >= 3
 
 
+@pytest.mark.parametrize("strategy", ["mics", "zeropp", "hsdp"])
+def test_groups_are_left_behind_where_another_strategy_has_none(strategy: str) -> None:
+    base = ts.Scenario.from_dict(LLAMA).replace({"sharding.strategy": strategy, "sharding.shard_size": 4})
+    switched = [trial for trial in trials(base) if "sharding.strategy" in trial.changes]
+    assert switched
+    for trial in switched:
+        assert base.replace(trial.changes).resolve().sharding.shard_size is None
+
+
 @pytest.mark.parametrize("name", list(ways))
 def test_every_way_has_something_to_say_somewhere(name: str) -> None:
     gallery = [

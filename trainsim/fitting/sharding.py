@@ -36,8 +36,10 @@ def sharding(scenario: Scenario, job: Job) -> Iterator[Trial]:
 
 def switched(scenario: Scenario, strategy: str) -> dict[str, Any]:
     """Changes to another strategy, without the options that it has no use for."""
-    spec = scenario.spec.sharding
-    unused = sorted(spec.model_fields_set - ALWAYS - strategies[strategy].uses)
+    spec, uses = scenario.spec.sharding, strategies[strategy].uses
+    if "quantized_gradients" in uses and not spec.quantized_gradients:
+        uses = uses - {"shard_size"}  # the groups of that option
+    unused = sorted(spec.model_fields_set - ALWAYS - uses)
     defaults = {key: type(spec).model_fields[key].default for key in unused}
     stale = {f"sharding.{key}": value for key, value in defaults.items() if getattr(spec, key) != value}
     return {"sharding.strategy": strategy, **stale}
