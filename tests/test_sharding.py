@@ -415,6 +415,12 @@ def test_what_does_not_go_together_is_refused(
         scenario(case, **changes).resolve()
 
 
+@pytest.mark.parametrize(("nodes", "told"), [(1, True), (2, False)])
+def test_quantizing_that_has_no_effect_is_told(nodes: int, told: bool) -> None:
+    one = Scenario.from_dict(BASE | {"sharding": {"strategy": "zeropp"}}).replace({"cluster.nodes": nodes})
+    assert ("without effect" in one.resolved["derived"].get("sharding.quantized_gradients", "")) == told
+
+
 @pytest.mark.parametrize(
     "sharding",
     [

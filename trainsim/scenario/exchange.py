@@ -43,6 +43,9 @@ def resolve_sharding(
     overlap = default(context, "sharding.overlap", spec.overlap, usual)
     given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
     given |= _of_a_node(context, strategy, _node(cluster, parallel))
+    if given["quantized_gradients"] and given["shard_size"] == parallel.dp * parallel.cp:
+        reason = "without effect: all replicas are in one group, and gradients are quantized between groups only"
+        context.derived("sharding.quantized_gradients", "true", reason)
     return Sharding(
         **given,
         strategy=strategy,

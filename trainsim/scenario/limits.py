@@ -19,7 +19,6 @@ SCHEDULES = (
 )
 # fmt: on
 """Names of the language; those without a file in ``schedules/`` are not built."""
-"""Strategies that know which parameters are trained."""
 SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 """Schedules that can run the head on all pipeline ranks."""
 
