@@ -187,10 +187,11 @@ def _shape(template: Template) -> _Shape:
     timed = np.concatenate([[0], np.cumsum([isinstance(i, Kernel | Meet) for i in template.instructions])])
     waits = np.cumsum([0, *(isinstance(i, Wait) for i in template.instructions)])
     before = np.searchsorted(timed, timed)  # just behind the last span
-    rows = [
-        (timed[at], CATEGORIES.index(hold.category), hold.nbytes, waits[at] > waits[before[at]])
-        for at, hold in template.holds
-    ]
+    net: dict[tuple[int, int, bool], float] = {}  # what is taken and given back between two spans was never there
+    for at, hold in template.holds:
+        key = int(timed[at]), CATEGORIES.index(hold.category), bool(waits[at] > waits[before[at]])
+        net[key] = net.get(key, 0.0) + hold.nbytes
+    rows = [(span, category, nbytes, waited) for (span, category, waited), nbytes in net.items() if nbytes]
     columns = np.array(rows or np.zeros((0, 4)), np.float64).T
     return _Shape(int(timed[-1]), *columns)
 
