@@ -47,6 +47,8 @@ class Parts:
     later: tuple[Parts, ...] = ()
     first: Block | None = None  # the first layer, where nothing below it is trained
     _exchanges: dict[int, Exchange] = field(default_factory=dict, repr=False)
+    _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
+    _held: dict[int, Gradients] = field(default_factory=dict, repr=False)
 
     @property
     def slices(self) -> tuple[Parts, ...]:
@@ -73,6 +75,11 @@ class Parts:
 
     def held(self, stage: Stage) -> Gradients:
         """All parameters of a virtual stage on one rank, adapters aside."""
+        if stage.index not in self._held:
+            self._held[stage.index] = self._count(stage)
+        return self._held[stage.index]
+
+    def _count(self, stage: Stage) -> Gradients:
         job = self.job
 
         def count(layers: int, *, embedding: bool = False, head: bool = False) -> int:
@@ -96,7 +103,10 @@ class Parts:
 
     def trained(self, rank: int, *, tp: int | None = None) -> Tensors:
         """The tensors that pipeline rank *rank* trains, cut over *tp* ranks (None: as it holds them)."""
-        return joined(tuple(self._trained(s, tp or self.job.parallel.tp) for s in self.of_rank(rank)))
+        key = rank, tp or self.job.parallel.tp
+        if key not in self._tensors:
+            self._tensors[key] = joined(tuple(self._trained(s, key[1]) for s in self.of_rank(rank)))
+        return self._tensors[key]
 
     def _trained(self, stage: Stage, tp: int) -> Tensors:
         """The tensors of a virtual stage; what embedding and head hold beside their norms is tables."""
