@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from tests.jobs import scenario
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError
 from trainsim.job import Delay, Slow
 from trainsim.scenario import checks, layout
@@ -261,3 +262,17 @@ def test_every_key_of_a_scenario_is_documented() -> None:
 
     unwritten = {name for name in fields(ScenarioSpec) if not re.search(rf"\b{name}\b", text)}
     assert not unwritten
+
+
+def test_a_strategy_of_another_software_is_told() -> None:
+    base = {"parallel.pp": 1, "parallel.tp": 1, "sharding.strategy": "zero3"}
+    for framework, told in (("megatron-core", True), ("deepspeed", False), ("neutral", False)):
+        derived = scenario().replace({**base, "framework": framework}).resolved["derived"]
+        assert ("zero3 is that of deepspeed" in derived.get("framework", "")) == told
+
+
+def test_one_group_of_all_replicas_is_told() -> None:
+    base = {"parallel.pp": 1, "parallel.tp": 1, "framework": "pytorch-fsdp2", "sharding.strategy": "hsdp"}
+    for shard, told in ((16, True), (8, False)):
+        derived = scenario().replace({**base, "sharding.shard_size": shard}).resolved["derived"]
+        assert ("nothing differs from fsdp" in derived.get("sharding.shard_size", "")) == told

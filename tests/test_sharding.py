@@ -402,6 +402,8 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("fsdp2, kept", {"sharding__backward_prefetch": "post"}, InvalidPlan, "nothing is fetched"),
     ("fsdp2", {"parallel__pp": 2, "sharding__backward_prefetch": "post"}, InvalidPlan, "nothing is fetched"),
     ("fsdp2", {"parallel__pp": 2, "sharding__sync": "last"}, InvalidPlan, "reduces gradients after the last"),
+    ("fsdp2", {"framework": "megatron-core", "parallel__pp": 2}, InvalidPlan, "without a pipeline only"),
+    ("hsdp", {"framework": "nemo", "training__precision": "fp16"}, InvalidPlan, "does not run PyTorch's FSDP2 in fp16"),
     ("ddp", {"sharding__prefetch_bucket": 0}, InvalidPlan, "ddp has no use for it"),
     ("ddp", {"sharding__reshard_after_forward": False}, InvalidPlan, "ddp has no use for it"),
 ]  # fmt: skip

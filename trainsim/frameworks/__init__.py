@@ -21,6 +21,7 @@ class Framework:
     """A profile: fusions, host cost, buckets, dtypes, overlap and order of collectives. Times in seconds."""
 
     name: str
+    family: str  # any | megatron | deepspeed | pytorch | oneflow: whose software it is
     source: str
     # kernels
     attention: str  # eager | flash1 | flash2 | flash3 | cudnn: the family used when the scenario does not say

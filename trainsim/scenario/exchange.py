@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainsim.errors import NotBuilt
-from trainsim.frameworks import Framework
+from trainsim.frameworks import Framework, load_framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.job import Job, Offload, Parallel, Sharding
 from trainsim.scenario.checks import Fault
@@ -91,6 +91,20 @@ def check_sharding(context: Context, job: Job) -> None:
         context.require(Fault("sharding.secondary_partition", reason))
     for key, reason in strategy.refuses(job):
         context.require(Fault(f"sharding.{key}", reason))
+    _foreign(context, job)
+    if job.sharding.strategy in ("hsdp", "mics") and shard == replicas > 1:
+        same = {"hsdp": "fsdp", "mics": "zero3"}[job.sharding.strategy]
+        context.derived("sharding.shard_size", shard, f"all replicas, so that nothing differs from {same}")
+
+
+def _foreign(context: Context, job: Job) -> None:
+    """A note where the strategy is another software's than the profile."""
+    ours, theirs = job.framework, load_framework(strategies[job.sharding.strategy].framework)
+    if theirs.family not in ("any", ours.family) and ours.family != "any":
+        reason = (
+            f"{job.sharding.strategy} is that of {theirs.name}; kernels, types and buckets are those of {ours.name}"
+        )
+        context.derived("framework", ours.name, reason)
 
 
 def _whole_passes(context: Context, job: Job) -> None:

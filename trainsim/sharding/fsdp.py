@@ -263,6 +263,13 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
         yield "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
     if job.parallel.pp > 1 and job.sharding.sync:
         yield "sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out"
+    if job.framework.family == "megatron" and job.parallel.pp > 1:
+        yield (
+            "strategy",
+            f"Megatron-LM runs PyTorch's FSDP2 without a pipeline only; zero1 works with pp={job.parallel.pp}",
+        )
+    if job.framework.family == "megatron" and job.training.precision == "fp16":
+        yield "strategy", "Megatron-LM does not run PyTorch's FSDP2 in fp16; bf16 would do, or zero1"
     if job.parallel.pp > 1 and job.sharding.offload.any:
         yield "offload.parameters", f"not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 it is"
     if job.parallel.pp > 1 and job.model.lora is not None:
