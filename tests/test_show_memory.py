@@ -344,7 +344,7 @@ def test_pairs_are_tried_where_no_single_change_does() -> None:
     base = ts.Scenario.from_dict({**ONE_GPU, "training": {"sequence_length": 32768, "global_batch": 2}})
     found = search(base, base.run())
     assert found.fitting
-    assert all(len(one.what.parts) == 2 for one in found.fitting)
+    assert all(len(one.what.parts) >= 2 for one in found.fitting)
     best = found.fitting[0]
     assert base.replace(best.what.changes).run().memory.peak == best.peak
     assert len({base.replace(one.what.changes) for one in found.tried if one.ran}) == sum(o.ran for o in found.tried)

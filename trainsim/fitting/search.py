@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 """Changes that are tried together, if fewer do not do."""
+DEAR = 0.25
+"""A step that is longer by more than this part is not all that there should be to choose from."""
 PARENTS, MOST = 3, 16
 """Changes that are built upon, those that come nearest; and combinations that are run in a round."""
 COLUMNS = (
@@ -147,8 +149,9 @@ def what_fits(scenario: Scenario | str | Path, *, progress: bool | None = None) 
 
     Columns: ``change`` in words, ``changes`` (as ``Scenario.replace`` takes them), ``peak_memory_bytes``, ``fits``,
     ``step_time_s``, ``step_time_change`` (a part, for as many tokens), ``global_batch``, ``gpus``, ``error`` (why it
-    could not be run, or what else is full). Combinations are tried if no single change does. ``progress`` shows bars on
-    standard error (None: where somebody looks at it). Raises what running the scenario raises.
+    could not be run, or what else is full). Combinations are tried if no single change does, or only at the cost of a
+    quarter more time. ``progress`` shows bars on standard error (None: where somebody looks at it). Raises what running
+    the scenario raises.
 
     >>> machine = {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1}
     >>> model = {"family": "gpt", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 65536, "max_positions": 2048}
@@ -161,13 +164,14 @@ def what_fits(scenario: Scenario | str | Path, *, progress: bool | None = None) 
 
 
 def search(scenario: Scenario, now: Result, *, progress: bool | None = None) -> Fitting:
-    """What was tried with *scenario*, whose result is *now*: every way alone, then together while nothing fits."""
+    """What was tried with *scenario*, whose result is *now*: every way alone, then together while nothing fits, or only
+    what costs much time."""
     seen = {scenario}
     alone = [Together((trial,)) for trial in trials(scenario)]
     found = _run(scenario, now, list(_fresh(scenario, alone, seen)), "try", progress)
     last = found
     for _ in range(ROUNDS - 1):
-        if now.memory.fits or any(one.fits for one in found):
+        if now.memory.fits or any(one.fits and (one.longer or 0.0) <= DEAR for one in found):
             break
         more = list(_fresh(scenario, _together(scenario, last, found), seen))[:MOST]
         last = [one for one in _run(scenario, now, more, "combine", progress) if one.ran]
@@ -203,7 +207,8 @@ def _together(scenario: Scenario, last: Sequence[Tried], found: Sequence[Tried])
     alone = {one.title: one for one in found}
     worst = max(one.full for one in found)
     hopes: list[tuple[float, Together]] = []
-    for parent in sorted((one for one in last if one.saves), key=lambda one: one.full)[:PARENTS]:
+    short = [one for one in last if one.saves and not one.fits]
+    for parent in sorted(short, key=lambda one: one.full)[:PARENTS]:
         for trial in trials(scenario.replace(parent.what.changes)):
             before = alone.get(trial.title)
             if before is None or before.saves:
