@@ -108,6 +108,16 @@ class Training:
     tp_overlap: str = "none"  # none | wgrad | userbuffers
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
 
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a weight, a gradient or an activation in the training precision; fp8 and less keep 16-bit copies.
+
+        >>> batches = {"sequence_length": 1, "micro_batch": 1, "global_batch": 1, "microbatches": 1}
+        >>> [Training(**batches, precision=p).number_bytes for p in ("bf16", "tf32")]
+        [2, 4]
+        """
+        return 4 if self.precision in ("fp32", "tf32") else 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:

@@ -19,17 +19,13 @@ def excess(parts: Parts, plan: Plan) -> float:
     if not plan:
         return 0.0
     microbatches = parts.job.training.microbatches
-    clock = _Clock(parts)
-    total = 0.0
-    for first, last, times in ((True, False, 1), (False, False, microbatches - 2), (False, True, 1)):
-        if microbatches == 1:
-            first = last = True
-        if times > 0:
+    turns = ((True, False, 1), (False, False, microbatches - 2), (False, True, 1))
+    clock, total = _Clock(parts), 0.0
+    for first, last, times in turns if microbatches > 1 else ((True, True, 1),):
+        if times:
             before = clock.late
             clock.passes(plan[Role("F", first, last)], plan[Role("B", first, last)])
             total += (clock.late - before) * times
-        if microbatches == 1:
-            break
     return total + max([0.0, *(free - clock.now for free in clock.free.values())])
 
 

@@ -138,7 +138,7 @@ class Blocks:
         tokens = training.micro_batch * training.sequence_length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
         seen = 2 * max(1, model.kv_heads // parallel.tp) * model.head_dim if slices > 1 else 0
-        return tokens * (model.hidden / share + seen) * element_bytes(training.precision)
+        return tokens * (model.hidden / share + seen) * training.number_bytes
 
     def kernel(self, work: Work, kind: str) -> Kernel:
         """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""
@@ -260,12 +260,3 @@ def _peak_forward(operations: Sequence[Operation]) -> float:
         held += o.saved
         most = max(most, held + o.transient_forward)
     return most
-
-
-def element_bytes(precision: str) -> int:
-    """Bytes of an activation element in *precision*: fp8 keeps activations in bf16.
-
-    >>> element_bytes("bf16"), element_bytes("fp32")
-    (2, 4)
-    """
-    return 4 if precision in ("fp32", "tf32") else 2

@@ -103,9 +103,6 @@ class Signal:
 
 Instruction = Kernel | Meet | Send | Wait | Signal
 
-HELD = ("activations", "logits", "gathered", "gradients", "buffers", "temporary")
-"""What memory that comes and goes during a step is for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:

@@ -12,7 +12,7 @@ import numpy as np
 from trainsim.job import Delay, Job, Slow
 from trainsim.program.beside import BESIDE
 from trainsim.program.instructions import Meet, Program, Send
-from trainsim.program.network import Network
+from trainsim.program.network import Network, part_of
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
@@ -41,7 +41,8 @@ def lower(job: Job) -> Plan:
     links, ranks = job.cluster.links, job.parallel.ranks
     owners = _owners(job, communicators)
     for name in communicators:
-        if name.split("-within-")[0].split("-across-")[0] in BESIDE_KERNELS:
+        part = part_of(name)
+        if (part.whole if part else name) in BESIDE_KERNELS:
             communicators[name] = _with_gpu_shares(communicators[name], parts.network, name)
     rank = np.arange(ranks, dtype=np.int64)
     system = System(

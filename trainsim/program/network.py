@@ -46,7 +46,7 @@ OFFLOAD = (
 )
 """Copies and host work of single ranks, by the chain that posts them: compute, those beside the passes, a delayed step,
 reads and writes of drives that run ahead and behind."""
-AXES.update(dict.fromkeys(OFFLOAD, ()))
+AXES |= dict.fromkeys(OFFLOAD, ())
 REPLICATED = ("dp", "dp-update", "dp-replicas", "dp-gather")
 """Collectives over all that hold the same parameters."""
 TINY = ("world", "model")  # carry a few bytes: only their latency counts
@@ -73,7 +73,12 @@ class Subgroup(NamedTuple):
 
 
 @cache
-def _part(name: str) -> Subgroup | None:
+def part_of(name: str) -> Subgroup | None:
+    """What *name* says of a part of larger groups, or None.
+
+    >>> part_of("dp-within-8"), part_of("dp")
+    (Subgroup(whole='dp', within=True, size=8), None)
+    """
     found = re.fullmatch(r"(.+)-(within|across)-(\d+)", name)
     return Subgroup(found[1], found[2] == "within", int(found[3])) if found else None
 
@@ -102,7 +107,7 @@ class Network:
 
     def size(self, name: str) -> int:
         """Ranks per group; 1 when nobody else is there."""
-        if part := _part(name):
+        if part := part_of(name):
             return part.size if part.within else self.size(part.whole) // part.size
         if name not in AXES:
             return min(2, self.mesh.size("pp"))
@@ -110,7 +115,7 @@ class Network:
 
     def members(self, name: str) -> Ints:
         """Ranks of each group [groups, size]; of a message: sender and receiver."""
-        part = _part(name)
+        part = part_of(name)
         key = (*AXES[part.whole], str(part.within), str(part.size)) if part else AXES.get(name, (name,))
         if key not in self._members:
             if part:
@@ -159,7 +164,7 @@ class Network:
 
     def _near(self, name: str) -> Ints:
         """The first group of a communicator, and the others that start in the same node."""
-        if part := _part(name):
+        if part := part_of(name):
             return part.cut(self._near(part.whole))
         axes = AXES.get(name, ("pp",))
         ranks = np.arange(min(self.job.cluster.gpus_per_node, self.mesh.ranks), dtype=np.int64)

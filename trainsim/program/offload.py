@@ -17,7 +17,7 @@ from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Tas
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
 from trainsim.sharding import Bucket
-from trainsim.sharding.offload import FP32, TOGETHER, gradient_steps, small_bytes
+from trainsim.sharding.offload import FP32, TOGETHER, gradient_steps
 
 # Bytes per parameter, counted from the code. Of host memory:
 ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
@@ -92,7 +92,7 @@ def _on_gpu(mine: Rank) -> Iterator[Instruction]:
 
 def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
     """The host's step over some parameters, and the way of the new ones to where they are used next."""
-    small = small_bytes(mine.parts.job)
+    small = mine.parts.job.training.number_bytes
     yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
     yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
     if small < FP32 and mine.parts.job.sharding.strategy not in TOGETHER:
@@ -105,7 +105,7 @@ def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instr
 
 def _stored(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
     """New parameters that the GPU made go to where offloaded parameters lie."""
-    where, small = mine.parts.job.sharding.offload.parameters, small_bytes(mine.parts.job)
+    where, small = mine.parts.job.sharding.offload.parameters, mine.parts.job.training.number_bytes
     if where != "none":
         yield _copy("parameters", communicator, "host_out", parameters * small)
     if where == "nvme":
@@ -160,7 +160,7 @@ def _copy(name: str, communicator: str, operation: str, nbytes: float) -> Meet:
 def with_offload(mine: Rank, memory: Memory) -> Memory:
     """*memory* of a rank of which some states are not on the GPU: with what it keeps on the host and on drives."""
     job = mine.parts.job
-    offload, small, moved = job.sharding.offload, small_bytes(job), partition(mine)
+    offload, small, moved = job.sharding.offload, job.training.number_bytes, partition(mine)
     if not offload.any:
         return memory
     if job.sharding.strategy in TOGETHER:  # just what would be on the GPU

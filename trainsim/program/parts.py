@@ -19,10 +19,10 @@ from trainsim.model.layers import (
 )
 from trainsim.model.lora import adapter_tensors, first_layer
 from trainsim.model.matrices import Matrix, Tensors, joined, tensors
-from trainsim.program.blocks import Block, Blocks, element_bytes
+from trainsim.program.blocks import Block, Blocks
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
-from trainsim.program.states import gradient_bytes, number_bytes
+from trainsim.program.states import gradient_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import Exchange, strategies
@@ -163,7 +163,7 @@ class Parts:
         tokens = training.micro_batch * training.sequence_length / parallel.cp
         tokens /= slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
         cut = parallel.tp if self.cut_messages else 1
-        return tokens * self.job.model.hidden * element_bytes(training.precision) / cut
+        return tokens * self.job.model.hidden * training.number_bytes / cut
 
     def kept_output(self, stage: Stage) -> float:
         """Bytes of a stage's result that stay until its backward, if the framework does not let go of what it sent."""
@@ -198,7 +198,7 @@ def _style(job: Job) -> Style:
         style = replace(style, weight_gradients="none")  # the strategy counts them
     nbytes = style.accumulation_bytes
     if job.training.accumulation_dtype is not None and nbytes:
-        nbytes = number_bytes(job) + 2 * gradient_bytes(job)
+        nbytes = job.training.number_bytes + 2 * gradient_bytes(job)
     return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
 
 

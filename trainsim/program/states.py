@@ -15,7 +15,6 @@ from trainsim.model.matrices import Tensors, tensors
 from trainsim.optimizers import load_optimizer
 from trainsim.sharding import Exchange
 
-SINGLE = ("fp32", "tf32")
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
 
 
@@ -67,20 +66,15 @@ def _base(job: Job) -> Tensors:
     return tensors(job.model, job.parallel.tp, job.model.layers, embedding=True, head=True, vocab=job.padded_vocab)
 
 
-def number_bytes(job: Job) -> float:
-    """Bytes of a weight or gradient in the training precision: fp8 and less are copies of 16-bit numbers."""
-    return FULL if job.training.precision in SINGLE else HALF
-
-
 def gradient_bytes(job: Job) -> float:
     """Bytes of a sum of gradients: the scenario's ``accumulation_dtype`` or the framework's."""
     dtype = job.training.accumulation_dtype or job.framework.states.accumulation
-    return FULL if dtype == "fp32" else HALF if dtype in ("fp16", "bf16") else number_bytes(job)
+    return FULL if dtype == "fp32" else HALF if dtype in ("fp16", "bf16") else job.training.number_bytes
 
 
 def _weights(job: Job, parameters: int, trainable: int, exchange: Exchange, held: Tensors) -> float:
     """Stored weights; frozen ones are never kept in more than 16 bits. In fp8 with the copies of linear layers."""
-    layout, low = job.framework.states, number_bytes(job)
+    layout, low = job.framework.states, job.training.number_bytes
     stored = FULL if layout.weights == "fp32" else low
     nbytes = (stored * trainable + low * (parameters - trainable)) / exchange.weights_shard
     if layout.cast_copy and stored > low and exchange.weights_shard == 1:
@@ -93,7 +87,7 @@ def _weights(job: Job, parameters: int, trainable: int, exchange: Exchange, held
 
 
 def _gradients(job: Job, trainable: int, exchange: Exchange) -> float:
-    layout, low, summed = job.framework.states, number_bytes(job), gradient_bytes(job)
+    layout, low, summed = job.framework.states, job.training.number_bytes, gradient_bytes(job)
     nbytes = summed * trainable / exchange.gradients_shard
     if layout.beside == "buckets" or (layout.beside == "low" and low < summed):
         nbytes += (summed if layout.beside == "buckets" else low) * trainable
@@ -105,7 +99,7 @@ def _gradients(job: Job, trainable: int, exchange: Exchange) -> float:
 
 def _optimizer(job: Job, trainable: int, held: Tensors) -> float:
     """States of all trained parameters before they are shared, with master copies and resident copies of gradients."""
-    layout, low = job.framework.states, number_bytes(job)
+    layout, low = job.framework.states, job.training.number_bytes
     share = trainable / held.total if held.total else 0.0
     nbytes = load_optimizer(job.training.optimizer).state_bytes(held) * share
     if layout.weights == "training" and low < FULL:

@@ -119,13 +119,11 @@ def in_turn(beside: Beside) -> Beside:
     >>> [(f.issued, f.chain) for f in in_turn(Beside((one,))).flights]
     [(Moment(part=2, after=False), '')]
     """
-    at = {f.name: f.needed if f.gathers and f.needed else f.issued for f in beside.flights}
+    by_name = {f.name: f for f in beside.flights}
 
     def moment(flight: Flight) -> Moment:
-        found = at[flight.name]
-        return found if isinstance(found, Moment) else moment(by_name[found])
+        return flight.needed if flight.gathers and flight.needed else moment_of(flight, by_name)
 
-    by_name = {f.name: f for f in beside.flights}
     flights = tuple(f._replace(issued=moment(f), needed=None, chain="") for f in beside.flights)
     return beside._replace(flights=flights)
 

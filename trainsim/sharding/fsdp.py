@@ -21,7 +21,6 @@ from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, group, 
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import OVER
 from trainsim.sharding.tensorwise import whole
-from trainsim.sharding.zero1 import PARAMETER_BYTES
 
 MASTER = 4.0  # bytes of an element of a shard: fp32, also on its way from and to the host
 
@@ -66,7 +65,7 @@ def _in_pipeline(job: Job, chunks: Sequence[Parts], size: int) -> Exchange:
         gathers=tuple(tuple(_once(job, parts, size)) for parts in chunks),
         gathers_overlapped=job.sharding.overlap,
         extra={
-            "gathered": float(PARAMETER_BYTES[job.training.precision] * held),
+            "gathered": float(job.training.number_bytes * held),
             "gradients": float(job.training.gradient_bytes * held),
         },
     )
@@ -90,7 +89,7 @@ def units(job: Job) -> list[Unit]:
 
 def _once(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
     """In a pipeline: the gathers before the first forward."""
-    per_element = PARAMETER_BYTES[job.training.precision]
+    per_element = job.training.number_bytes
     for after, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
         if elements:
             yield Bucket("all_gather", elements * per_element, after, within(job, size))
@@ -153,7 +152,7 @@ class _Pass:
         return self.role.last or self.job.sharding.sync != "last"
 
     def _full(self, unit: Unit) -> float:
-        return float(PARAMETER_BYTES[self.job.training.precision] * unit.elements)
+        return float(self.job.training.number_bytes * unit.elements)
 
     def _sums(self, unit: Unit) -> float:
         return float(self.job.training.gradient_bytes * unit.trained)
@@ -214,7 +213,7 @@ class _Pass:
 
     def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)
-        low = float(PARAMETER_BYTES[self.job.training.precision] * unit.trained)
+        low = float(self.job.training.number_bytes * unit.trained)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first + 1, full)
         if gathered and self.between != self.size:

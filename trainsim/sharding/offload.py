@@ -16,11 +16,6 @@ OVER = "offload"
 """What stands in a step for the rank alone."""
 
 
-def small_bytes(job: Job) -> float:
-    """Bytes per parameter in the training precision."""
-    return 4.0 if job.training.precision in ("fp32", "tf32") else 2.0
-
-
 def gradient_steps(
     job: Job, elements: float, *, sharded: bool = False, first: bool = True, last: bool = True
 ) -> tuple[Step, ...]:
@@ -30,7 +25,7 @@ def gradient_steps(
     back to the GPU, where adding is faster; only the last one leaves in fp32. Where parameters are *sharded*, the sum
     goes out and back once more.
     """
-    offload, small = job.sharding.offload, small_bytes(job)
+    offload, small = job.sharding.offload, float(job.training.number_bytes)
     if offload.optimizer == "none":
         return ()
     if sharded:
@@ -45,6 +40,6 @@ def gradient_steps(
 
 def parameter_steps(job: Job, elements: float) -> tuple[Step, ...]:
     """Copies that precede a gather to which a rank contributes *elements* parameters; none if they are on the GPU."""
-    where, nbytes = job.sharding.offload.parameters, elements * small_bytes(job)
+    where, nbytes = job.sharding.offload.parameters, elements * job.training.number_bytes
     operations = {"none": (), "cpu": ("host_in",), "nvme": ("nvme_read", "host_in")}[where]
     return tuple(Step(operation, nbytes, OVER) for operation in operations)

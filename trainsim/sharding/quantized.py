@@ -15,7 +15,6 @@ from trainsim.job import Job
 from trainsim.sharding import replicas, within
 from trainsim.sharding.flights import Step
 from trainsim.sharding.tensorwise import Whole
-from trainsim.sharding.zero1 import PARAMETER_BYTES
 
 BLOCK = 8192  # elements that share a scale: DeepSpeed aims at 8 k
 SCALE = 4.0  # bytes of a scale, fp32
@@ -25,7 +24,7 @@ HALF = 0.5  # bytes of a 4-bit number
 def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[Step]:
     """The steps of one all-gather of *elements* in so many *tensors* that *ranks* neighbouring replicas share."""
     over = "dp" + within(job, ranks)
-    full = float(PARAMETER_BYTES[job.training.precision] * elements)
+    full = float(job.training.number_bytes * elements)
     if job.sharding.quantized_weights:
         yield Step("traffic", 3.0 * elements / ranks)
         yield Step("all_gather", float(elements), over)

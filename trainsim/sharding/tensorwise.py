@@ -5,7 +5,7 @@ belong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -47,26 +47,27 @@ class Whole:
     @property
     def held_by_part(self) -> dict[int, int]:
         """Elements of the tensors of each part."""
-        out = dict.fromkeys(range(self.last + 1), 0)
-        for part, size in zip(self.part, self.sizes, strict=True):
-            out[part] += size
-        return out
+        return self._by_part(sum, self.sizes)
 
     @property
     def trained_by_part(self) -> dict[int, int]:
         """Elements of the trained tensors of each part."""
-        out = dict.fromkeys(range(self.last + 1), 0)
-        for part, size, trained in zip(self.part, self.sizes, self.trained, strict=True):
-            out[part] += size * trained
-        return out
+        return self._by_part(sum, self._trained_sizes)
 
     @property
     def largest_by_part(self) -> dict[int, int]:
         """Elements of the largest trained tensor of each part."""
-        out = dict.fromkeys(range(self.last + 1), 0)
-        for part, size, trained in zip(self.part, self.sizes, self.trained, strict=True):
-            out[part] = max(out[part], size * trained)
-        return out
+        return self._by_part(max, self._trained_sizes)
+
+    @property
+    def _trained_sizes(self) -> list[int]:
+        return [size * trained for size, trained in zip(self.sizes, self.trained, strict=True)]
+
+    def _by_part(self, together: Callable[[list[int]], int], sizes: Sequence[int]) -> dict[int, int]:
+        of: dict[int, list[int]] = {part: [0] for part in range(self.last + 1)}
+        for part, size in zip(self.part, sizes, strict=True):
+            of[part].append(size)
+        return {part: together(some) for part, some in of.items()}
 
     @property
     def trainable(self) -> int:

@@ -22,8 +22,6 @@ from trainsim.sharding import (
 )
 from trainsim.sharding.cutting import reductions
 
-PARAMETER_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "nvfp4": 2}
-
 
 def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """A reduction of the gradients and a gather of the parameters per step.
@@ -47,7 +45,7 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
 
 
 def _gathers(job: Job, parts: Parts, size: float | None) -> tuple[Bucket, ...]:
-    per_element = PARAMETER_BYTES[job.training.precision]
+    per_element = job.training.number_bytes
     return buckets(parts, operation="all_gather", bytes_per_element=per_element, size=size)
 
 

@@ -16,7 +16,6 @@ from trainsim.sharding import Bucket, Exchange, Parts, Strategy, bucket_size, re
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import gradient_steps
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
-from trainsim.sharding.zero1 import PARAMETER_BYTES
 
 
 def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -31,7 +30,7 @@ def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     plan = {role: back(role) if role.work == "B" else Beside() for role in roles()}
     if not job.sharding.overlap:
         plan = {role: in_turn(beside) for role, beside in plan.items()}
-    nbytes = float(PARAMETER_BYTES[job.training.precision] * one.trainable)
+    nbytes = float(job.training.number_bytes * one.trainable)
     return Exchange(
         reductions=((),),
         gathers=((Bucket("all_gather", nbytes, one.last),),),

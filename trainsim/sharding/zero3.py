@@ -22,7 +22,6 @@ from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_iss
 from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.sharding.quantized import exchanged, gathered
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
-from trainsim.sharding.zero1 import PARAMETER_BYTES
 from trainsim.sharding.zero2 import gradient_marks
 from trainsim.sharding.zero2 import refuses as zero2_refuses
 
@@ -43,7 +42,7 @@ def partitioned(job: Job, size: int) -> Exchange:
         found = replace(found, gathers=(), releases=(), persistent=0)
     passes = _Passes(job, one, found, size, {})
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
-    per_element = PARAMETER_BYTES[job.training.precision]
+    per_element = job.training.number_bytes
     persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
     secondary = job.sharding.secondary_partition
     return Exchange(
@@ -158,7 +157,7 @@ class _Passes:
         second = self.job.sharding.secondary_partition
         again = second is not None and not (role.work == "F" and role.first)
         for (issued, needed), some in self._together(gathers):
-            full = float(PARAMETER_BYTES[self.job.training.precision] * sum(g.elements for g in some))
+            full = float(self.job.training.number_bytes * sum(g.elements for g in some))
             later = issued < self.found.backward <= needed
             ranks = second if again and second else self.size
             packed = full if any(len(g.parameters) > 1 for g in some) else 0.0
@@ -180,7 +179,7 @@ class _Passes:
 
     def _held(self, work: str) -> Iterator[tuple[Moment, Hold]]:
         """Parameters that are there: the most of a part's calls from its start, and what is left at its end."""
-        per_element = PARAMETER_BYTES[self.job.training.precision]
+        per_element = self.job.training.number_bytes
         most, after = self.found.levels(len(self.one.at))
         back = self.found.backward
         calls = range(back, len(after)) if work == "B" else range(back)
