@@ -1,0 +1,1 @@
+"""Tools for whoever changes the code: run by hand, not by pytest."""
