@@ -19,7 +19,7 @@ from typing import Any
 
 from trainsim.errors import TrainsimError
 from trainsim.hardware.cluster import load_topology
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.simulate import simulate
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from trainsim.contracts.job import Job
+from trainsim.contracts.trace import Trace
 from trainsim.fold import unfolded
-from trainsim.job import Job
 from trainsim.scenario.scenario import Scenario
 from trainsim.simulate import Simulation, simulate
-from trainsim.trace import Trace
 
 SMALL: dict[str, Any] = {
     "name": "small",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from trainsim.contracts.instructions import Kernel, Meet, Send, Signal, Wait
 from trainsim.engine.fairshare import FLOOR
-from trainsim.program.instructions import Kernel, Meet, Send, Signal, Wait
 
 CLOSE = 1e-12
 

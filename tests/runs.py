@@ -9,7 +9,7 @@ import numpy as np
 from tests.traces import Shape, pipeline
 from trainsim.hardware.node import Node
 from trainsim.program.estimate import Estimate
-from trainsim.result import Result
+from trainsim.result.result import Result
 
 
 class Network:
@@ -38,7 +38,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         node_of=lambda rank: np.asarray(rank) // 8,
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )
-    from trainsim.model.transformer import load_model
+    from trainsim.models.transformer import load_model
 
     job = SimpleNamespace(
         name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.workload import Hardware, Job, build
-from trainsim.system import System
+from trainsim.contracts.system import System
 
 BASE = {"tp": 2, "pp": 4, "dp": 4, "microbatches": 6, "layers": (2, 2, 2, 2)}
 

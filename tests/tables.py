@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from trainsim.model.calls import Modules, modules
-from trainsim.model.transformer import transformer
+from trainsim.models.calls import Modules, modules
+from trainsim.models.transformer import transformer
 
 DATA = Path(__file__).parent / "data"
 

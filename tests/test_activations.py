@@ -10,9 +10,9 @@ import pytest
 from trainsim.errors import TrainsimError
 from trainsim.frameworks import framework_names, load_framework
 from trainsim.frameworks.saved import read_saved
-from trainsim.model.layers import Shape, Style, embedding_operations, head_operations, layer_operations, style_of
-from trainsim.model.operations import Operation
-from trainsim.model.transformer import Transformer, load_model, transformer
+from trainsim.models.layers import Shape, Style, embedding_operations, head_operations, layer_operations, style_of
+from trainsim.models.operations import Operation
+from trainsim.models.transformer import Transformer, load_model, transformer
 
 DATA = Path(__file__).parent / "data" / "saved_activations.csv"
 ROWS = list(csv.DictReader(line for line in DATA.read_text().splitlines() if not line.startswith("#")))

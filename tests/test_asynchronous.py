@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
+from trainsim.contracts.instructions import EARLY, Kernel, Meet, Program
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
-from trainsim.program.instructions import EARLY, Kernel, Meet, Program
 from trainsim.program.lower import lower
-from trainsim.result import Result
+from trainsim.result.result import Result
 
 ASYNCHRONOUS = ("pipedream", "pipedream-2bw")
 EVEN = {  # four stages that differ little, one replica, messages that cost next to nothing

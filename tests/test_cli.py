@@ -146,7 +146,7 @@ def test_an_interrupted_sweep_writes_what_finished(
     small: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from trainsim.scenario.scenario import Scenario
-    from trainsim.sweep import grid, points
+    from trainsim.study.sweep import grid, points
 
     def second_is_interrupted(base: Scenario, changes: dict[str, object]) -> dict[str, object]:
         if changes["parallel.tp"] == 2:

@@ -13,7 +13,7 @@ from tests.test_explain import SMALL
 from tests.test_report import printed
 from trainsim.errors import InvalidPlan, ScenarioError
 from trainsim.report.style import size
-from trainsim.side_by_side import compare
+from trainsim.study.side_by_side import compare
 
 SCHEDULES = ("1f1b", "zb-h1", "dualpipev")
 

@@ -17,7 +17,7 @@ from trainsim.costs.spread import expected_maximum
 from trainsim.errors import InvalidPlan, ScenarioError, UnknownName
 from trainsim.hardware.gpu import GPU, gpu_names, load_gpu
 from trainsim.hardware.kernel_constants import kernel_names, load_kernels
-from trainsim.model.operations import Attention, Gemm, MemoryBound, Work
+from trainsim.models.operations import Attention, Gemm, MemoryBound, Work
 
 A100, H100 = load_gpu("a100-sxm4-80gb"), load_gpu("h100-sxm5-80gb")
 KINDS = sorted(load_kernels("generic").memory_bound)

@@ -14,11 +14,11 @@ import pytest
 from tests.agreement import assert_contiguous, assert_same, distance
 from tests.steps import LARGE, STEPS, step
 from tests.workload import Hardware, Job, build, pairs, rings
+from trainsim.contracts.exact import COARSE_TICK
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.errors import Deadlock, InvalidProgram
-from trainsim.exact import COARSE_TICK
 from trainsim.fold import fold, prune, unfolded
-from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.program.lower import lower
 from trainsim.scenario.scenario import Scenario
 

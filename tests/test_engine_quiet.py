@@ -7,12 +7,12 @@ import pytest
 
 from tests.agreement import assert_same
 from tests.workload import Hardware, Job, build, pairs
+from trainsim.contracts.instructions import Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.actor import actors_of
 from trainsim.engine.quiet import quiet_tasks
 from trainsim.engine.rest import intervals_at_work
 from trainsim.fold import fold, prune
-from trainsim.program.instructions import Kernel, Program, Send, Signal, Task, Template, Wait
 
 K = Kernel("k", "forward", 1.0)
 

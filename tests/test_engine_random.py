@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.agreement import assert_contiguous, assert_same, distance
 from tests.oracle import CLOSE, fair_rates
 from tests.workload import Hardware, Job, build, pairs, rings
+from trainsim.contracts.exact import grains
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.fairshare import FLOOR, Use, max_min
-from trainsim.exact import grains
 from trainsim.fold import fold, prune, unfolded
-from trainsim.program.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 

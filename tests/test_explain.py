@@ -8,10 +8,10 @@ import pytest
 from tests.jobs import scenario
 from tests.test_cli import status
 from tests.test_steps import EVEN
-from trainsim.explain.explanation import explain
-from trainsim.explain.losses import losses
-from trainsim.explain.resources import RESOURCES
 from trainsim.simulate import simulate
+from trainsim.study.explain.explanation import explain
+from trainsim.study.explain.losses import losses
+from trainsim.study.explain.resources import RESOURCES
 
 UNEVEN = {**EVEN, "pipeline.layout": [2, 3, 2, 1], "training.global_batch": 16}
 STRAGGLER = [{"slow": {"rank": 3, "factor": 1.3}}, {"delay": {"rank": 0, "at": "backward", "seconds": 0.01}}]

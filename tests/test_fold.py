@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.steps import STEPS, step
 from tests.test_engine_random import systems
 from tests.workload import Hardware, Job, build, pairs, rings
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Task, Template
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
 from trainsim.fold.graph import graph_of
 from trainsim.fold.refine import refine
-from trainsim.program.instructions import Kernel, Meet, Program, Send, Task, Template
 
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 

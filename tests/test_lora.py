@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
+from trainsim.contracts.instructions import Meet, Program
 from trainsim.errors import ScenarioError, UnknownName
 from trainsim.frameworks import load_framework
-from trainsim.model.counts import megatron_flops
-from trainsim.model.layers import (
+from trainsim.models.counts import megatron_flops
+from trainsim.models.layers import (
     Shape,
     embedding_operations,
     head_operations,
     layer_operations,
     style_of,
 )
-from trainsim.model.lora import adapter_tensors, adapters, first_layer
-from trainsim.model.operations import Gemm, Operation, Work
-from trainsim.model.transformer import Transformer, load_model, transformer
-from trainsim.program.instructions import Meet, Program
+from trainsim.models.lora import adapter_tensors, adapters, first_layer
+from trainsim.models.operations import Gemm, Operation, Work
+from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank

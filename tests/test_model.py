@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
-from trainsim.model.counts import megatron_flops, parameters_per_rank
-from trainsim.model.transformer import (
+from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.transformer import (
     Transformer,
     family_names,
     layer_parameters_per_rank,

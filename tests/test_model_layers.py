@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from trainsim.frameworks import framework_names, load_framework
-from trainsim.model.layers import (
+from trainsim.models.layers import (
     Shape,
     Style,
     embedding_operations,
@@ -16,8 +16,8 @@ from trainsim.model.layers import (
     parameters_per_rank,
     style_of,
 )
-from trainsim.model.operations import Gemm, MemoryBound, Operation, Work
-from trainsim.model.transformer import Transformer, load_model, padded_vocab, transformer
+from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
+from trainsim.models.transformer import Transformer, load_model, padded_vocab, transformer
 
 MEGATRON = load_framework("megatron-2022")
 

@@ -10,20 +10,20 @@ import pytest
 
 from tests.jobs import same_spans
 from trainsim.collectives.offload import offload_pattern
+from trainsim.contracts.instructions import Meet
+from trainsim.contracts.job import Job
 from trainsim.errors import TrainsimError
 from trainsim.hardware.cluster import Cluster, load_topology, topology_names
 from trainsim.hardware.storage import storage_latency
 from trainsim.hardware.storage_ways import OFFLOADS
 from trainsim.hardware.topology import parse_topology
-from trainsim.job import Job
 from trainsim.program import offload
 from trainsim.program.beside import cuts, tasks
-from trainsim.program.instructions import Meet
 from trainsim.program.lower import lower
 from trainsim.program.network import OFFLOAD
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
 from trainsim.sharding.offload import gradient_steps, parameter_steps

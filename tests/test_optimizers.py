@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
+from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName
-from trainsim.model.counts import parameters_per_rank
-from trainsim.model.matrices import Matrix, Tensors, linears, tensors
-from trainsim.model.transformer import load_model, model_names
+from trainsim.models.counts import parameters_per_rank
+from trainsim.models.matrices import Matrix, Tensors, linears, tensors
+from trainsim.models.transformer import load_model, model_names
 from trainsim.optimizers import load_optimizer, optimizer_names
-from trainsim.program.instructions import Kernel, Meet
 from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step
 from trainsim.program.parts import work_out
@@ -110,7 +110,7 @@ def test_traffic_is_relative_to_adam(name: str, framework: str) -> None:
 def test_adam_moves_what_the_profile_says() -> None:
     parts = work_out(small())
     held, framework = parts.trained(0).total, parts.job.framework
-    moved = framework.optimizer_bytes_per_parameter / 4 + framework.gradient_copy_bytes_per_parameter
+    moved = framework.kernels.optimizer_bytes_per_parameter / 4 + framework.kernels.gradient_copy_bytes_per_parameter
     assert list(optimizer_step(parts, 0, 4)) == [parts.blocks.traffic("optimizer", moved * held, "optimizer")]
 
 

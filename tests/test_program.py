@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import run_small, same_spans, small
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.contracts.job import Job, Pipeline
 from trainsim.engine import run
 from trainsim.errors import Deadlock, InvalidPlan, InvalidProgram
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Job, Pipeline
-from trainsim.program.instructions import Hold, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.program.lower import lower
 from trainsim.program.stages import virtual_stages
 from trainsim.program.verify import verify
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
 from trainsim.schedules.files import write_schedule
@@ -187,8 +187,8 @@ def test_a_host_that_cannot_keep_up_is_the_bottleneck() -> None:
     job = small(**tiny)
     simulation = run_small(**tiny)
     framework = job.framework
-    launches = (framework.operations_forward + framework.operations_backward) * 4 * 4
-    assert simulation.trace.duration > launches * framework.host_seconds_per_operation
+    launches = (framework.host.operations_forward + framework.host.operations_backward) * 4 * 4
+    assert simulation.trace.duration > launches * framework.host.seconds_per_operation
     kinds = [label.kind for label in simulation.trace.labels]
     assert "host" in kinds
 

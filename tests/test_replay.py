@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.longest_path import longest_path
 from trainsim.errors import Deadlock, InvalidPlan
-from trainsim.replay import replay, schedule
+from trainsim.replaying import replay, schedule
 from trainsim.schedules.cells import parse_order
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trainsim.replay import replay, schedule
+from trainsim.replaying import replay, schedule
 
 law = settings(deadline=None, max_examples=8)
 ranks = st.integers(2, 7)

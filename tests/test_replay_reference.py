@@ -7,7 +7,7 @@ from functools import lru_cache
 import pytest
 
 from tests.reference_orders import by_file, cells, named, recorded, small_first, table
-from trainsim.replay import replay, schedule
+from trainsim.replaying import replay, schedule
 
 TIMINGS = {
     "unit": (1.0, 1.0, 1.0),

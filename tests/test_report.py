@@ -11,8 +11,8 @@ import pytest
 
 from tests.runs import result
 from tests.traces import Shape
+from trainsim.contracts.instructions import KINDS
 from trainsim.errors import InvalidPlan
-from trainsim.program.instructions import KINDS
 from trainsim.report.chart import chart
 from trainsim.report.compared import comparison
 from trainsim.report.glyphs import width

@@ -8,8 +8,8 @@ import pytest
 from tests.runs import result
 from tests.traces import Shape
 from trainsim.analysis.memory import task_bounds
+from trainsim.contracts.instructions import Kernel
 from trainsim.errors import InvalidPlan
-from trainsim.program.instructions import Kernel
 
 SHAPE = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
 

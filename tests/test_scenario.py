@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.jobs import scenario
+from trainsim.contracts.job import Delay, Slow
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError
-from trainsim.job import Delay, Slow
 from trainsim.scenario import checks, layout
 from trainsim.scenario.loading import scenario_names
 from trainsim.scenario.scenario import Scenario
@@ -133,7 +133,7 @@ def test_what_is_left_out_is_derived_and_said() -> None:
     for key in ("parallel.dp", "training.global_batch", "training.sequence_length", "pipeline.layout"):
         assert key in derived
     assert job.framework.name == "neutral"
-    assert job.training.attention == job.framework.attention
+    assert job.training.attention == job.framework.kernels.attention
 
 
 def test_a_model_file_beside_the_scenario_is_found(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trainsim.contracts.job import Slow
 from trainsim.errors import NotBuilt, TrainsimError
 from trainsim.hardware.cluster import load_topology
-from trainsim.job import Slow
 from trainsim.scenario.loading import read_text
 from trainsim.scenario.scenario import Scenario
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.reference_orders import cells, recorded, small_first
 from trainsim.errors import InvalidPlan
-from trainsim.replay import replay
+from trainsim.replaying import replay
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
 from trainsim.schedules.files import read_schedule, write_schedule

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.jobs import same_spans
+from trainsim.contracts.instructions import Meet, Program, Wait
+from trainsim.contracts.job import Job
 from trainsim.engine import run
 from trainsim.errors import InvalidPlan, NotBuilt
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Job
-from trainsim.program.instructions import Meet, Program, Wait
 from trainsim.program.lower import lower
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import strategies
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.tables import rows, tiny_llama
 from trainsim.errors import InvalidPlan
-from trainsim.model.calls import Modules, modules, ready_order
-from trainsim.model.tensors import embedding_tensors
-from trainsim.model.transformer import Transformer, load_model, transformer
+from trainsim.models.calls import Modules, modules, ready_order
+from trainsim.models.tensors import embedding_tensors
+from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.sharding.bucketing import Cut, ddp_cuts, ipg_cuts, megatron_cuts, slices
 
 QWEN = {"family": "qwen2", "name": "qwen1.5-0.5b", "layers": 24, "hidden": 1024, "heads": 16, "ffn_hidden": 2816}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import Parts, strategies
 from trainsim.sharding.coordinator import Limits, coordinate

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 
 GIB = 2.0**30

@@ -9,11 +9,11 @@ import pytest
 
 from tests.tables import tiny_llama
 from trainsim.errors import InvalidPlan
-from trainsim.model import tensors as module_under_test
-from trainsim.model.calls import calls, modules, ready_order
-from trainsim.model.counts import parameters_per_rank
-from trainsim.model.tensors import embedding_tensors, family_modules, head_tensors, layer_tensors
-from trainsim.model.transformer import (
+from trainsim.models import tensors as module_under_test
+from trainsim.models.calls import calls, modules, ready_order
+from trainsim.models.counts import parameters_per_rank
+from trainsim.models.tensors import embedding_tensors, family_modules, head_tensors, layer_tensors
+from trainsim.models.transformer import (
     BIASES,
     NORMS,
     POSITIONS,

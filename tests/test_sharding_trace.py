@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.tables import rows
-from trainsim.job import Job
-from trainsim.program.instructions import Meet, Program
+from trainsim.contracts.instructions import Meet, Program
+from trainsim.contracts.job import Job
 from trainsim.program.lower import lower
 from trainsim.scenario.scenario import Scenario
 

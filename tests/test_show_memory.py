@@ -20,13 +20,13 @@ from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.moments import at_peak, moment
 from trainsim.cli import main
 from trainsim.errors import InvalidPlan, TrainsimError
-from trainsim.explain.options import Trial
-from trainsim.fitting import ways
-from trainsim.fitting.search import COLUMNS, ROUNDS, search, trials, what_fits
 from trainsim.report import memory_page
 from trainsim.report.levels import MOST, STACK, drawn, edges, stairs, thinned
 from trainsim.report.memory_chart import memory_chart
 from trainsim.report.memory_words import short_verdict, verdict, verdicts
+from trainsim.study.explain.options import Trial
+from trainsim.study.fitting import ways
+from trainsim.study.fitting.search import COLUMNS, ROUNDS, search, trials, what_fits
 
 SMALL = """
 name: small

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.jobs import run_small, same_spans, small
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send
+from trainsim.contracts.job import Job
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Job
-from trainsim.model.layers import Shape, embedding_operations, head_operations, layer_operations, style_of
-from trainsim.model.operations import Attention, Gemm, Operation, Work
-from trainsim.program.instructions import Kernel, Meet, Program, Send
+from trainsim.models.layers import Shape, embedding_operations, head_operations, layer_operations, style_of
+from trainsim.models.operations import Attention, Gemm, Operation, Work
 from trainsim.program.lower import lower
 from trainsim.simulate import simulate
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.jobs import run_small, scenario, small
+from trainsim.contracts.job import Job
 from trainsim.frameworks import framework_names, load_framework
-from trainsim.job import Job
 from trainsim.optimizers import optimizer_names
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank

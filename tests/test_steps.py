@@ -6,7 +6,7 @@ import pytest
 from tests.jobs import scenario
 from trainsim.analysis.period import step_ends
 from trainsim.analysis.slots import in_flight, slots, whole
-from trainsim.result import Result
+from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import slices_of
 from trainsim.schedules.traits import traits

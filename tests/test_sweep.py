@@ -10,8 +10,8 @@ import pytest
 import trainsim as ts
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
-from trainsim.sweep import grid as grids
-from trainsim.sweep import points as rows
+from trainsim.study.sweep import grid as grids
+from trainsim.study.sweep import points as rows
 
 BASE = Scenario.from_dict(
     {

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import pytest
 
 from tests.jobs import run_small, same_spans, small
+from trainsim.contracts.instructions import Kernel, Meet, Program
 from trainsim.engine import run
 from trainsim.errors import NotBuilt
 from trainsim.fold import fold, prune, unfolded
-from trainsim.model.layers import Shape, Style, head_operations, style_of
-from trainsim.model.operations import Gemm
-from trainsim.program.instructions import Kernel, Meet, Program
+from trainsim.models.layers import Shape, Style, head_operations, style_of
+from trainsim.models.operations import Gemm
 from trainsim.program.lower import Plan, lower
-from trainsim.result import Result
+from trainsim.result.result import Result
 
 SPREAD: dict[str, object] = {"pipeline__vocabulary_parallel": True}
 LARGE: dict[str, object] = {

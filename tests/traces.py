@@ -7,10 +7,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from trainsim.exact import ticks
-from trainsim.program.instructions import Hold, Kernel, Meet, Memory, Program, Send, Task, Template
+from trainsim.contracts.exact import ticks
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Memory, Program, Send, Task, Template
+from trainsim.contracts.trace import Label, Rows, Run, Trace
 from trainsim.schedules import Slot, schedules
-from trainsim.trace import Label, Rows, Run, Trace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainsim.program.instructions import Hold, Instruction, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
-from trainsim.system import Communicator, Ints, Pattern, System
+from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
+from trainsim.contracts.system import Communicator, Ints, Pattern, System
 
 # name, seconds per unit, SM, HBM
 LAYER = (

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from trainsim.contracts.exact import COARSE_TICK, LONGEST, TICK
+from trainsim.contracts.instructions import Program
+from trainsim.contracts.job import Job, Slow
+from trainsim.contracts.system import Ints
+from trainsim.contracts.trace import Trace
 from trainsim.engine import run
-from trainsim.exact import COARSE_TICK, LONGEST, TICK
 from trainsim.fold import fold, prune, unfolded
-from trainsim.job import Job, Slow
 from trainsim.program.estimate import Estimate, estimate
-from trainsim.program.instructions import Program
 from trainsim.program.lower import Plan, lower
-from trainsim.system import Ints
-from trainsim.trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,7 +8,8 @@ Gi Ti Pi powers of 1024. In a bandwidth a small b is a bit and a capital B a byt
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from math import isfinite
 from types import MappingProxyType
 
@@ -205,3 +206,13 @@ def format_flops(value: float) -> str:
     '149.1 TFLOP/s'
     """
     return _format(value, _descending(_SI, "FLOP/s"))
+
+
+def format_layout(stages: Iterable[int]) -> str:
+    """Layers per stage in few words: a number, then how many neighbours have it too.
+
+    >>> format_layout((5, 6, 6, 6, 5))
+    '[5, 6 x3, 5]'
+    """
+    found = [(layers, len(list(alike))) for layers, alike in groupby(stages)]
+    return f"[{', '.join(f'{layers} x{count}' if count > 1 else str(layers) for layers, count in found)}]"

@@ -10,8 +10,8 @@ import numpy as np
 from trainsim.analysis.kinds import COLUMN, PARTS
 from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
 from trainsim.analysis.passes import WORK, done, gaps, worked_beside
-from trainsim.exact import TICK
-from trainsim.program.instructions import KINDS
+from trainsim.contracts.exact import TICK
+from trainsim.contracts.instructions import KINDS
 
 BUBBLE = len(KINDS)
 """The column of idle time, after those of the kinds."""

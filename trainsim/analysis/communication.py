@@ -11,7 +11,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN, COMMUNICATION
 from trainsim.analysis.lanes import Lanes
-from trainsim.program.instructions import Meet, Program, Send
+from trainsim.contracts.instructions import Meet, Program, Send
 
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
 """Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainsim.analysis.lanes import Lane, Lanes
-from trainsim.program.instructions import KINDS
+from trainsim.contracts.instructions import KINDS
 
 
 class Leg(NamedTuple):

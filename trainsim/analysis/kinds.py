@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainsim.program.instructions import EARLY, KINDS
+from trainsim.contracts.instructions import EARLY, KINDS
 
 COLUMN = {kind: k for k, kind in enumerate(KINDS)}
 """The column of a kind in every array of seconds per kind."""

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainsim.analysis.kinds import BUSY, COLUMN, PASSES
-from trainsim.exact import TICK
-from trainsim.program.instructions import KINDS, Program
-from trainsim.trace import Trace
+from trainsim.contracts.exact import TICK
+from trainsim.contracts.instructions import KINDS, Program
+from trainsim.contracts.trace import Trace
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

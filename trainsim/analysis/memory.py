@@ -10,13 +10,15 @@ import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
 from trainsim.analysis.storage import GIGA, NO_DRIVES, NO_HOST, Store
-from trainsim.program.instructions import Kernel, Meet, Template, Wait
-from trainsim.trace import Trace
+from trainsim.contracts.instructions import Kernel, Meet, Template, Wait
+from trainsim.contracts.trace import Trace
 
 STATES = ("weights", "gradients", "optimizer")
 CATEGORIES = (*STATES, "gathered", "activations", "logits", "buffers", "temporary", "slack", "framework")
 """What memory is for, in the order in which pictures stack it."""
 
+NEARLY_FULL = 0.95
+"""Part of the memory, the allocator's slack included, from which on a run is at risk."""
 NOT_COUNTED = (
     "fragmentation beyond the allocator's usual slack",
     "workspaces of libraries beyond the framework's constant (cuBLAS, NCCL channels)",

@@ -9,7 +9,7 @@ import numpy as np
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import StageMemory
 from trainsim.analysis.slots import Passes, slots, update, whole
-from trainsim.exact import TICK
+from trainsim.contracts.exact import TICK
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
 """Passes of a schedule for people."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
-from trainsim.exact import TICK
+from trainsim.contracts.exact import TICK
 
 WORK = [COLUMN["forward"], COLUMN["backward"]]
 """The columns of kernels of the model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainsim.job import Delay, Job, Skip, Slow
+from trainsim.contracts.job import Delay, Job, Skip, Slow
 from trainsim.units import seconds
 
 MATTERS = 0.1

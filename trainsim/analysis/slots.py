@@ -10,7 +10,7 @@ from trainsim.analysis.kinds import BACKWARD, PASSES
 from trainsim.analysis.lanes import Floats, Ints, Lanes
 from trainsim.analysis.memory import task_bounds
 from trainsim.analysis.passes import gaps
-from trainsim.program.instructions import KINDS
+from trainsim.contracts.instructions import KINDS
 
 
 class Slots(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainsim.job import Job
-from trainsim.model.layers import megatron_flops
+from trainsim.contracts.job import Job
+from trainsim.models.layers import megatron_flops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every point of a grid; a point that cannot run is a row that says why."""
-    from trainsim.sweep.grid import sweep as run_grid
+    from trainsim.study.sweep.grid import sweep as run_grid
 
     values = grids_of(grid)
     base = load(scenario, changes)

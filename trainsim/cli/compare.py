@@ -32,7 +32,7 @@ def compare(
     ] = False,
 ) -> None:
     """Run scenarios and put them side by side; say how much each differs from the first, and from where."""
-    from trainsim.side_by_side import compare as side_by_side
+    from trainsim.study.side_by_side import compare as side_by_side
 
     values = grids_of(grid)
     points: list[dict[str, Any]] = [dict(zip(values, some, strict=True)) for some in product(*values.values())]

@@ -20,7 +20,7 @@ def explain(
     ] = False,
 ) -> None:
     """Say where the time of a step is lost, and which change would save most; each is run."""
-    from trainsim.explain.explanation import explain as explained
+    from trainsim.study.explain.explanation import explain as explained
 
     one = explained(load(scenario, changes))
     if as_json:

@@ -13,7 +13,7 @@ from trainsim.cli.writing import folder_for, print_json, render, slug
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 
 def show_memory(
@@ -35,8 +35,8 @@ def show_memory(
     base = load(scenario, changes)
     file = file or Path("out") / slug(base) / "memory.png"
     folder_for(file.parent)
-    from trainsim.fitting.search import search
     from trainsim.report.memory_table import memory_data, memory_table
+    from trainsim.study.fitting.search import search
 
     result = base.run()
     if not as_json:

@@ -15,7 +15,7 @@ from trainsim.errors import UnknownName
 show = typer.Typer(help="Print and draw one thing: topology, model, schedule or memory.", no_args_is_help=True)
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to draw it (.svg, .png, .pdf).")]
 KINDS = {  # where the names of each kind are
-    "models": ("trainsim.model.transformer", "model_names"),
+    "models": ("trainsim.models.transformer", "model_names"),
     "gpus": ("trainsim.hardware.gpu", "gpu_names"),
     "topologies": ("trainsim.hardware.topology", "topology_names"),
     "schedules": ("trainsim.schedules", "schedules"),
@@ -47,7 +47,7 @@ def show_topology(
 @show.command("model")
 def show_model(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """The sizes and the parameters of a model."""
-    from trainsim.model.transformer import load_model
+    from trainsim.models.transformer import load_model
     from trainsim.report.show import model_lines
 
     print_lines(model_lines(load_model(name)))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from trainsim.collectives import Floats, Ints
+from trainsim.contracts.system import Pattern
 from trainsim.hardware.cluster import Cluster
 from trainsim.hardware.storage import storage_latency
-from trainsim.system import Pattern
 
 LATENCY = {
     "host_out": "copy",

@@ -18,8 +18,8 @@ import numpy as np
 from trainsim.collectives import Algorithm, Edges, Floats, Ints, Machine, Placement, algorithms, factor, joined
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.placement import place
+from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
-from trainsim.system import Pattern
 
 
 def pattern(

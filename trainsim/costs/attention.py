@@ -12,7 +12,7 @@ from math import ceil
 from trainsim.costs.types import Cost
 from trainsim.hardware.gpu import GPU
 from trainsim.hardware.kernel_constants import AttentionConstants, Curve
-from trainsim.model.operations import Attention
+from trainsim.models.operations import Attention
 
 
 def attention_cost(work: Attention, gpu: GPU) -> Cost:

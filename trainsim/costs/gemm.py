@@ -12,7 +12,7 @@ from math import ceil
 from trainsim.costs.types import Cost
 from trainsim.hardware.gpu import GPU
 from trainsim.hardware.kernel_constants import GemmConstants
-from trainsim.model.operations import Gemm
+from trainsim.models.operations import Gemm
 
 BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.55}  # nvfp4: with its scales
 ACCUMULATED = 8.0  # an fp32 result that is read and written

@@ -14,7 +14,7 @@ from trainsim.costs.spread import gpu_spread
 from trainsim.costs.types import Cost
 from trainsim.errors import ScenarioError, UnknownName
 from trainsim.hardware.gpu import GPU, load_gpu
-from trainsim.model.operations import Attention, Gemm, MemoryBound, Work
+from trainsim.models.operations import Attention, Gemm, MemoryBound, Work
 
 __all__ = ["Cost", "cost", "gpu_spread", "kernel_time"]
 

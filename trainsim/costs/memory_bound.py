@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainsim.costs.types import Cost
 from trainsim.errors import UnknownName
 from trainsim.hardware.gpu import GPU
-from trainsim.model.operations import MemoryBound
+from trainsim.models.operations import MemoryBound
 
 
 def memory_bound_cost(work: MemoryBound, gpu: GPU) -> Cost:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trainsim.contracts.instructions import Program, Signal, Wait
 from trainsim.engine.operations import Flags
 from trainsim.errors import InvalidProgram
 from trainsim.fold.quotient import Quotient
-from trainsim.program.instructions import Program, Signal, Wait
 
 
 class Actor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Protocol
 
+from trainsim.contracts.trace import Rows
 from trainsim.engine.clock import Event
-from trainsim.trace import Rows
 
 Cause = tuple[int, int]
 """(Number of a chain, row in it) whose end let something start."""

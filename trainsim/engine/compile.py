@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trainsim.contracts.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
+from trainsim.contracts.trace import Label, Run
 from trainsim.engine.actor import Actor, receivers
 from trainsim.engine.chain import Chain, Operation
 from trainsim.engine.clock import Clock
@@ -17,8 +19,6 @@ from trainsim.engine.joint import Body, Joint, Joints
 from trainsim.engine.operations import Await, Free, Meeting, Message, Post, Set, Shared
 from trainsim.engine.work import Timed, Works
 from trainsim.fold.quotient import Quotient
-from trainsim.program.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
-from trainsim.trace import Label, Run
 
 ALONE = None  # an instruction that is in no run
 PLAIN = ""  # may be in any run

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 
+from trainsim.contracts.exact import TICK, ticks
 from trainsim.engine.clock import LATE, Clock, Event
 from trainsim.engine.fairshare import Use, max_min
-from trainsim.exact import TICK, ticks
 
 
 class Phases:

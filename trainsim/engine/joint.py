@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainsim.contracts.instructions import Meet
+from trainsim.contracts.trace import Label, Run
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event
 from trainsim.errors import InvalidProgram
-from trainsim.program.instructions import Meet
-from trainsim.trace import Label, Run
 
 
 @dataclass(frozen=True, slots=True, eq=False)

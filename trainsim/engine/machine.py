@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainsim.contracts.exact import TICK
+from trainsim.contracts.trace import Trace
 from trainsim.engine.actor import actors_of
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
@@ -10,9 +12,7 @@ from trainsim.engine.fluid import Fabric
 from trainsim.engine.quiet import quiet_tasks
 from trainsim.engine.stuck import explain
 from trainsim.errors import Deadlock
-from trainsim.exact import TICK
 from trainsim.fold.quotient import Quotient
-from trainsim.trace import Trace
 
 
 def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:

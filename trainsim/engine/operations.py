@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainsim.contracts.instructions import Meet
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event, Timeout
 from trainsim.engine.fluid import Activity, Fabric, Phases
 from trainsim.errors import InvalidProgram
-from trainsim.program.instructions import Meet
 
 Flags = list[Any]
 """State of one event of a rank by microbatch: None, True once it is set, or the Event that somebody waits for."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import and_
 
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Template
 from trainsim.engine.actor import Actor
 from trainsim.engine.rest import intervals_at_work
 from trainsim.fold.quotient import Loads, Quotient
-from trainsim.program.instructions import Kernel, Meet, Program, Send, Template
 
 
 @dataclass(frozen=True, slots=True)

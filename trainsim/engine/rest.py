@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from trainsim.program.instructions import Send, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Send, Signal, Task, Template, Wait
 
 Chains = dict[str, tuple[Task, ...]]
 Event = tuple[str, int]
@@ -23,7 +23,7 @@ def intervals_at_work(
 
     *messages* are events that other ranks set: nobody here knows when.
 
-    >>> from trainsim.program.instructions import Kernel
+    >>> from trainsim.contracts.instructions import Kernel
     >>> k = Kernel("k", "forward", 1.0)
     >>> main = [(Signal("go"), k, Wait("done")), (k,), (Signal("again"), k)]
     >>> side = [(Wait("go", 0), k, Signal("done", 0), Wait("again", 2), k)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainsim.contracts.instructions import Send, Signal
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain
 from trainsim.engine.joint import Joint
 from trainsim.engine.operations import Await, Post
 from trainsim.fold.quotient import Quotient
-from trainsim.program.instructions import Send, Signal
 
 SHOWN = 12  # stuck chains that a message lists
 

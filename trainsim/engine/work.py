@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from trainsim.contracts.exact import grains, ticks
+from trainsim.contracts.instructions import Kernel, Meet, Send
+from trainsim.contracts.system import Pattern
 from trainsim.engine.actor import Actor
 from trainsim.engine.fairshare import Use
 from trainsim.engine.fluid import Fabric, Phases
 from trainsim.errors import InvalidProgram
-from trainsim.exact import grains, ticks
 from trainsim.fold.quotient import GroupClass, Load, Loads, Quotient
-from trainsim.program.instructions import Kernel, Meet, Send
-from trainsim.system import Pattern
 
 Timed = Kernel | Meet | Send
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainsim.system import Bools, Communicator, Floats, Ints, Pattern, System
+from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

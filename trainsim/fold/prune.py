@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trainsim.exact import GRAIN
+from trainsim.contracts.exact import GRAIN
+from trainsim.contracts.instructions import Kernel, Meet, Program, Send
+from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 from trainsim.fold.graph import distinct
-from trainsim.program.instructions import Kernel, Meet, Program, Send
-from trainsim.system import Bools, Communicator, Floats, Ints, Pattern, System
 
 
 def prune(system: System) -> System:

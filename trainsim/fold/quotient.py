@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.contracts.system import Bools, Communicator, Ints, Pattern, System
 from trainsim.fold.graph import Graph, graph_of, row_ids
 from trainsim.fold.refine import refine
-from trainsim.system import Bools, Communicator, Ints, Pattern, System
 
 Load = tuple[int, float, int]
 """(Resource class, fraction of one such resource, how many such uses one resource sees)."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.system import Ints
+from trainsim.contracts.system import Ints
 
 Hashes = npt.NDArray[np.uint64]
 SALTS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)  # odd 64-bit constants without structure

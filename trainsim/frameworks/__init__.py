@@ -4,8 +4,9 @@ What the training software does: one file of data per framework and era, none of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -17,13 +18,9 @@ from trainsim.frameworks.saved import Saved, read_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
-    """A profile: fusions, host cost, buckets, dtypes, overlap and order of collectives. Times in seconds."""
+class KernelProfile:
+    """Which kernels the software runs: fusions, attention, and bytes of memory traffic."""
 
-    name: str
-    family: str  # any | megatron | deepspeed | pytorch | oneflow: whose software it is
-    source: str
-    # kernels
     attention: str  # eager | flash1 | flash2 | flash3 | cudnn: the family used when the scenario does not say
     causal_skip: bool  # the attention kernel skips the masked half
     dropout: bool
@@ -35,16 +32,26 @@ class Framework:
     accumulation_bytes_per_parameter: float  # else: traffic of adding a microbatch's gradient to it; 0: assigned
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
     optimizer_bytes_per_parameter: float
-    # host
-    host_seconds_per_operation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostProfile:
+    """What the host does beside the GPU; times in seconds."""
+
+    seconds_per_operation: float
     operations_forward: int  # kernels that the host launches per layer
     operations_backward: int
     operations_per_collective: int
-    host_blocking: bool  # launches are synchronous: host and GPU time add up
+    blocking: bool  # launches are synchronous: host and GPU time add up
     cuda_graph: bool
-    recompute_host_seconds: float  # saving and restoring the RNG state per recomputed layer
+    recompute_seconds: float  # saving and restoring the RNG state per recomputed layer
     step_seconds: float  # data, logging, host synchronisation per step
-    # communication
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicationProfile:
+    """What is sent, in which buckets and types, what overlaps, and how well links are used; times in seconds."""
+
     tp_overlap: str  # none | wgrad | userbuffers
     userbuffers_exposed: float  # part of the forward TP collectives that stays visible with userbuffers
     zero3_overlap: bool  # the same where parameters are shared too
@@ -65,9 +72,14 @@ class Framework:
     p2p_sliced: bool  # activations are cut over TP before they are sent
     network_efficiency: float  # part of the NIC's rate that collectives reach with its usual settings
     p2p_efficiency: float
-    # memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryProfile:
+    """What is kept, and what stands beside it; bytes."""
+
     states: StateLayout
-    framework_memory: float  # bytes of context, kernels and NCCL
+    fixed: float  # bytes of context, kernels and NCCL
     saved: Saved  # what autograd keeps of each kind of operation
     bucket_copy_bytes: float  # of buffers for a bucket's reduction, per element of it
     step_copy_bytes: float  # of buffers for the update, per parameter of a rank's shard
@@ -75,6 +87,27 @@ class Framework:
     keeps_outputs: bool  # a stage keeps what it has sent until its backward
     allocator_slack: float  # what the allocator keeps beyond what it gave out, as a part of that
     selective: str  # attention | products: what selective recomputation does again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """The profile of a framework: what its software does, in four groups, and where that was found."""
+
+    name: str
+    family: str  # any | megatron | deepspeed | pytorch | oneflow: whose software it is
+    source: str
+    kernels: KernelProfile
+    host: HostProfile
+    communication: CommunicationProfile
+    memory: MemoryProfile
+
+
+GROUPS = {
+    "kernels": KernelProfile,
+    "host": HostProfile,
+    "communication": CommunicationProfile,
+    "memory": MemoryProfile,
+}
 
 
 @cache
@@ -86,15 +119,13 @@ def load_framework(name: str, precision: str = "") -> Framework:
 
     >>> load_framework("megatron-core").name
     'megatron-core'
-    >>> [load_framework("megatron-deepspeed-2022", p).states.accumulation for p in ("bf16", "fp16")]
+    >>> [load_framework("megatron-deepspeed-2022", p).memory.states.accumulation for p in ("bf16", "fp16")]
     ['fp32', 'training']
     """
     data = _read(name)
     data = _over(data, data.pop("precisions", {}).get(precision, {}))
-    data["states"] = state_layout(data["states"])
-    data["source"] = " ".join(data["source"].split())
-    data["saved"] = read_saved(name, data["saved"])
-    return Framework(name=name, **{key: _typed(key, value) for key, value in data.items()})
+    groups = {group: kind(**_typed(name, kind, data.pop(group))) for group, kind in GROUPS.items()}
+    return Framework(name=name, family=data["family"], source=" ".join(data["source"].split()), **groups)
 
 
 @cache
@@ -129,16 +160,28 @@ def _own(name: str) -> dict[str, Any]:
     return data
 
 
-def _over(base: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """*data* over *base*, key by key, and inside ``states`` and ``saved`` too."""
-    return base | data | {key: base[key] | data[key] for key in ("states", "saved") if key in base and key in data}
+def _over(base: Any, data: Any) -> Any:
+    """*data* over *base*, key by key, at every depth but that of single rows of ``saved``."""
+    return _merged(base, data, depth=2)
 
 
-_TYPES = {f.name: f.type for f in fields(Framework)}
+def _merged(base: Any, data: Any, *, depth: int) -> Any:
+    if depth < 0 or not isinstance(base, dict) or not isinstance(data, dict):
+        return data
+    return base | {key: _merged(base[key], one, depth=depth - 1) if key in base else one for key, one in data.items()}
 
 
-def _typed(key: str, value: Any) -> Any:
-    """Whole numbers of the file as floats where a float is meant, lists as tuples."""
-    if isinstance(value, list):
-        return tuple(value)
-    return float(value) if _TYPES[key] == "float" else value
+def _typed(name: str, kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    """The values of a group: whole numbers as floats where a float is meant, lists as tuples, tables as values."""
+    types = {f.name: f.type for f in fields(kind)}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "float": float,
+        "tuple[str, ...]": tuple,
+        "StateLayout": state_layout,
+        "Saved": partial(read_saved, name),
+    }
+    return {key: readers.get(str(types[key]), _same)(value) for key, value in data.items()}
+
+
+def _same(value: Any) -> Any:
+    return value

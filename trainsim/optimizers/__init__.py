@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from trainsim.errors import UnknownName
-from trainsim.model.matrices import Matrix, Tensors
+from trainsim.models.matrices import Matrix, Tensors
 
 
 class Rule(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
 from trainsim.program.blocks import Blocks
-from trainsim.program.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
 from trainsim.program.templates import Cut
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
 from trainsim.sharding.offload import OVER

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainsim.contracts.instructions import Kernel, Meet
+from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
-from trainsim.job import Job
-from trainsim.model.operations import MemoryBound, Operation, Work
-from trainsim.program.instructions import Kernel, Meet
+from trainsim.models.operations import MemoryBound, Operation, Work
 from trainsim.program.network import Network
 from trainsim.schedules.lookup import slices_of
 
@@ -85,7 +85,7 @@ class Blocks:
         kept = saved
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
-            launches = Launches(forward + backward, self.job.framework.recompute_host_seconds)
+            launches = Launches(forward + backward, self.job.framework.host.recompute_seconds)
             kept = self.checkpoint
         elif recompute == "selective":
             kept -= sum(o.dropped for o in operations)
@@ -200,7 +200,7 @@ class Blocks:
         if not self.network.has("tp"):
             return ()
         framework, training = self.job.framework, self.job.training
-        exposed = framework.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
+        exposed = framework.communication.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
         return (Meet(f"{o.name}.{operation}", "tp", "tp", operation, o.boundary, stream="tp", exposed=exposed),)
 
     def _beside(self, meets: tuple[Meet, ...], kernels: tuple[Kernel, ...]) -> Iterator[Piece]:
@@ -218,12 +218,12 @@ class Blocks:
         Host and GPU time of a block join as (g^4 + h^4)^(1/4), and add up where launches block.
         """
         framework, gpu = self.job.framework, self.alone(pieces)
-        if framework.cuda_graph:
+        if framework.host.cuda_graph:
             return pieces, gpu
         meets = sum(not isinstance(p, Kernel) for p in pieces)
-        count = launches.kernels + framework.operations_per_collective * meets
-        host = count * framework.host_seconds_per_operation + launches.seconds
-        total = gpu + host if framework.host_blocking else (gpu**4 + host**4) ** 0.25
+        count = launches.kernels + framework.host.operations_per_collective * meets
+        host = count * framework.host.seconds_per_operation + launches.seconds
+        total = gpu + host if framework.host.blocking else (gpu**4 + host**4) ** 0.25
         return ((*pieces, Kernel("host", "host", total - gpu, 0.0, 0.0)), total) if total > gpu else (pieces, gpu)
 
     def alone(self, pieces: Iterable[Piece]) -> float:

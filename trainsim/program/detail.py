@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainsim.program.instructions import Hold, Kernel, Meet, Piece
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece
 from trainsim.program.network import Network
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainsim.job import Job, Skip
+from trainsim.contracts.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
 from trainsim.program.blocks import Block
@@ -92,7 +92,7 @@ def _message(parts: Parts) -> tuple[float, float]:
         return 0.0, 0.0
     seconds = parts.network.crowded_seconds("pp-forward", "message", parts.message_bytes)
     framework = parts.job.framework
-    return seconds, (seconds + framework.p2p_overhead if framework.p2p_blocking else 0.0)
+    return seconds, (seconds + framework.communication.p2p_overhead if framework.communication.p2p_blocking else 0.0)
 
 
 def _message_latency(parts: Parts, message: float) -> float:
@@ -101,7 +101,7 @@ def _message_latency(parts: Parts, message: float) -> float:
     p, m, chunks = job.parallel.pp, job.training.microbatches, job.pipeline.chunks
     if parts.blocking:
         return message * (2 * m + 2 * p - 5) if p > 1 else 0.0
-    if p == 1 or job.framework.p2p_blocking:
+    if p == 1 or job.framework.communication.p2p_blocking:
         return 0.0
     if job.pipeline.schedule == "1f1b" and m >= 2 and parts.vocabulary is None:
         rounds, rest = divmod(m - 1, p)
@@ -182,4 +182,4 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
 
 def _host(job: Job) -> float:
     """The step's fixed host time."""
-    return 0.0 if job.framework.cuda_graph else job.framework.step_seconds
+    return 0.0 if job.framework.host.cuda_graph else job.framework.host.step_seconds

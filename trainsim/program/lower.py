@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainsim.job import Delay, Job, Slow
+from trainsim.contracts.instructions import Meet, Program, Send
+from trainsim.contracts.job import Delay, Job, Slow
+from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
 from trainsim.program.beside import BESIDE
-from trainsim.program.instructions import Meet, Program, Send
 from trainsim.program.network import Network, part_of
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
-from trainsim.system import Communicator, Floats, Ints, Pattern, System
 
 BESIDE_KERNELS = ("tp-async", "vocabulary", "vocabulary-tp", *BESIDE)
 """Posted by chains of their own: they take SMs and HBM from the compute chain."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from trainsim.collectives.offload import offload_pattern
 from trainsim.collectives.pattern import instant, latency_only, message_pattern, pattern
-from trainsim.job import Job, Slow
+from trainsim.contracts.job import Job, Slow
+from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
 from trainsim.schedules.lookup import facts
-from trainsim.system import Communicator, Floats, Ints, Pattern
 
 CONTROL = ("control-next", "control-previous")
 """Handshakes between neighbouring stages: they take no time and no link."""
@@ -147,9 +147,9 @@ class Network:
         """The pattern of the first group, and how many times over its tightest link is asked for by its like."""
         key = name, operation
         if key not in self._alone:
-            framework, healthy = self.job.framework, self.bandwidth is self.job.cluster.bandwidth
+            sent, healthy = self.job.framework.communication, self.bandwidth is self.job.cluster.bandwidth
             known: dict[object, tuple[Pattern, float]] = self.job.cluster.memo if healthy else {}
-            rates = framework.network_efficiency, framework.p2p_efficiency, self.job.algorithm.get(operation, "auto")
+            rates = sent.network_efficiency, sent.p2p_efficiency, self.job.algorithm.get(operation, "auto")
             here = name, operation, self.mesh, self.replicas, self.job.pipeline.chunks > 1, rates
             if here not in known:
                 known[here] = self._alone_pattern(name, operation)
@@ -238,7 +238,7 @@ class Network:
                 job.cluster,
                 members[:, 0],
                 members[:, 1],
-                efficiency=framework.p2p_efficiency,
+                efficiency=framework.communication.p2p_efficiency,
                 bandwidth=self.bandwidth,
             )
         if name in TINY:
@@ -248,7 +248,7 @@ class Network:
             operation,
             members,
             algorithm=job.algorithm.get(operation, "auto"),
-            network_efficiency=framework.network_efficiency,
+            network_efficiency=framework.communication.network_efficiency,
             bandwidth=self.bandwidth,
         )
 

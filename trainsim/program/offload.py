@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainsim.program.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
 from trainsim.sharding import Bucket

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.costs.kernels import cost
-from trainsim.model.matrices import Matrix, Tensors
-from trainsim.model.operations import Gemm
+from trainsim.models.matrices import Matrix, Tensors
+from trainsim.models.operations import Gemm
 from trainsim.optimizers import load_optimizer
-from trainsim.program.instructions import Kernel, Meet
 from trainsim.program.parts import Parts
 from trainsim.sharding import replicas, within
 
@@ -27,7 +27,7 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
     """
     job, held = parts.job, parts.trained(rank)
     framework, optimizer = job.framework, load_optimizer(job.training.optimizer)
-    moved = framework.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
+    moved = framework.kernels.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
     copied = _copied(parts, rank)
     if optimizer.iterations and held.matrices:
         yield from _gathers(parts, held, shard, optimizer.gather_bytes)
@@ -43,7 +43,7 @@ def gradient_check(parts: Parts, rank: int) -> Kernel:
 def _copied(parts: Parts, rank: int) -> float:
     """Traffic of copies of the gradients that a rank has at the end of a step, bytes."""
     held = parts.trained(rank).total / parts.exchange(rank).gradients_shard
-    return parts.job.framework.gradient_copy_bytes_per_parameter * held
+    return parts.job.framework.kernels.gradient_copy_bytes_per_parameter * held
 
 
 def _gathers(parts: Parts, held: Tensors, shard: int, nbytes: float) -> Iterator[Meet]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.program.instructions import Instruction, Meet, Piece, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Instruction, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program.templates import Pass
 
 

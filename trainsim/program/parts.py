@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from trainsim.job import Job
-from trainsim.model.layers import (
+from trainsim.contracts.job import Job
+from trainsim.models.layers import (
     Shape,
     Style,
     embedding_operations,
@@ -17,8 +17,8 @@ from trainsim.model.layers import (
     parameters_per_rank,
     style_of,
 )
-from trainsim.model.lora import adapter_tensors, first_layer
-from trainsim.model.matrices import Matrix, Tensors, joined, tensors
+from trainsim.models.lora import adapter_tensors, first_layer
+from trainsim.models.matrices import Matrix, Tensors, joined, tensors
 from trainsim.program.blocks import Block, Blocks
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage, virtual_stages
@@ -154,7 +154,7 @@ class Parts:
     @property
     def cut_messages(self) -> bool:
         """Whether the ranks of a tensor-parallel group send a part of the activation each."""
-        return self.job.parallel.sequence_parallel or self.job.framework.p2p_sliced
+        return self.job.parallel.sequence_parallel or self.job.framework.communication.p2p_sliced
 
     @property
     def message_bytes(self) -> float:
@@ -169,7 +169,7 @@ class Parts:
         """Bytes of a stage's result that stay until its backward, if the framework does not let go of what it sent."""
         sent = stage.after is not None and self.stages[stage.after].rank != stage.rank
         share = self.job.parallel.tp if self.cut_messages and not self.job.parallel.sequence_parallel else 1
-        return self.message_bytes * share if sent and self.job.framework.keeps_outputs else 0.0
+        return self.message_bytes * share if sent and self.job.framework.memory.keeps_outputs else 0.0
 
 
 def work_out(job: Job) -> Parts:
@@ -204,7 +204,7 @@ def _style(job: Job) -> Style:
 
 def _launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
     """Kernels that the host launches per layer, forward and backward: adapters add theirs, frozen weights need none."""
-    out = {"forward": job.framework.operations_forward, "backward": job.framework.operations_backward}
+    out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
     if job.model.lora is not None:
         counts = [
             Counter(

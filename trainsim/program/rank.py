@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from trainsim.job import Skip
+from trainsim.contracts.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
 from trainsim.program.states import States, gradient_bytes, states
@@ -117,7 +117,7 @@ class Rank:
     @cached_property
     def fresh_gradients(self) -> float:
         """Bytes of gradients that are there from the first backward of a step to its update only."""
-        layout, vocabulary = self.parts.job.framework.states, self.parts.vocabulary
+        layout, vocabulary = self.parts.job.framework.memory.states, self.parts.vocabulary
         sums = self.exchange.beside or self.exchange.gradients_shard > 1  # a strategy says when these come and go
         if not layout.fresh or sums or self.schedule.asynchronous or vocabulary is not None:
             return 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.program.instructions import Instruction, Kernel, Send, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Instruction, Kernel, Send, Signal, Task, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.schedules import Work
 from trainsim.schedules.messages import Exchange, Message
@@ -41,7 +41,7 @@ class Rendezvous:
         for step, messages in steps:
             for message in messages:
                 yield Task(self._template(step, message), message.microbatch + shift)
-        overhead = self.parts.job.framework.p2p_overhead
+        overhead = self.parts.job.framework.communication.p2p_overhead
         if overhead > 0 and (exchange.sends or exchange.receives):
             wait = Kernel("p2p synchronisation", "pp", overhead, 0.0, 0.0, stream="pp")
             yield Task(Template("exchange", 0, (wait,)), 0)

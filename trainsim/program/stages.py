@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+from trainsim.contracts.job import Job
 from trainsim.errors import InvalidPlan
-from trainsim.job import Job
 from trainsim.schedules.lookup import facts
 from trainsim.schedules.placement import place_of
 

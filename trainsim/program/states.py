@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainsim.job import Job
-from trainsim.model.lora import adapter_tensors
-from trainsim.model.matrices import Tensors, tensors
+from trainsim.contracts.job import Job
+from trainsim.models.lora import adapter_tensors
+from trainsim.models.matrices import Tensors, tensors
 from trainsim.optimizers import load_optimizer
 from trainsim.sharding import Exchange
 
@@ -68,13 +68,13 @@ def _base(job: Job) -> Tensors:
 
 def gradient_bytes(job: Job) -> float:
     """Bytes of a sum of gradients: the scenario's ``accumulation_dtype`` or the framework's."""
-    dtype = job.training.accumulation_dtype or job.framework.states.accumulation
+    dtype = job.training.accumulation_dtype or job.framework.memory.states.accumulation
     return FULL if dtype == "fp32" else HALF if dtype in ("fp16", "bf16") else job.training.number_bytes
 
 
 def _weights(job: Job, parameters: int, trainable: int, exchange: Exchange, held: Tensors) -> float:
     """Stored weights; frozen ones are never kept in more than 16 bits. In fp8 with the copies of linear layers."""
-    layout, low = job.framework.states, job.training.number_bytes
+    layout, low = job.framework.memory.states, job.training.number_bytes
     stored = FULL if layout.weights == "fp32" else low
     nbytes = (stored * trainable + low * (parameters - trainable)) / exchange.weights_shard
     if layout.cast_copy and stored > low and exchange.weights_shard == 1:
@@ -87,7 +87,7 @@ def _weights(job: Job, parameters: int, trainable: int, exchange: Exchange, held
 
 
 def _gradients(job: Job, trainable: int, exchange: Exchange) -> float:
-    layout, low, summed = job.framework.states, job.training.number_bytes, gradient_bytes(job)
+    layout, low, summed = job.framework.memory.states, job.training.number_bytes, gradient_bytes(job)
     nbytes = summed * trainable / exchange.gradients_shard
     if layout.beside == "buckets" or (layout.beside == "low" and low < summed):
         nbytes += (summed if layout.beside == "buckets" else low) * trainable
@@ -99,7 +99,7 @@ def _gradients(job: Job, trainable: int, exchange: Exchange) -> float:
 
 def _optimizer(job: Job, trainable: int, held: Tensors) -> float:
     """States of all trained parameters before they are shared, with master copies and resident copies of gradients."""
-    layout, low = job.framework.states, job.training.number_bytes
+    layout, low = job.framework.memory.states, job.training.number_bytes
     share = trainable / held.total if held.total else 0.0
     nbytes = load_optimizer(job.training.optimizer).state_bytes(held) * share
     if layout.weights == "training" and low < FULL:
@@ -111,7 +111,7 @@ def _optimizer(job: Job, trainable: int, held: Tensors) -> float:
 
 def _step(job: Job, trainable: int, exchange: Exchange) -> float:
     """Temporaries of the update: the fp32 copy of 16-bit gradients, and what whole-model operations leave behind."""
-    layout, mine = job.framework.states, trainable / exchange.shard
+    layout, mine = job.framework.memory.states, trainable / exchange.shard
     nbytes = 0.0
     if layout.gradient_cast == "step" and gradient_bytes(job) < FULL:
         limit = layout.sub_group if layout.sub_group and exchange.weights_shard > 1 else mine

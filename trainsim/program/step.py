@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from trainsim.job import Delay
+from trainsim.contracts.instructions import Kernel, Memory, Program, Signal, Task, Template
+from trainsim.contracts.job import Delay
 from trainsim.program.beside import cuts as cuts_of
 from trainsim.program.beside import tasks as flights_of
-from trainsim.program.instructions import Kernel, Memory, Program, Signal, Task, Template
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
 from trainsim.program.pairs import Turn, tasks, turns
@@ -187,15 +187,16 @@ def _memory(mine: Rank) -> Memory:
     buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
     extra = mine.exchange.extra
     framework, trained = parts.job.framework, parts.trained(mine.rank).total
-    buffers += framework.bucket_copy_bytes * min(trained, framework.bucket_parameters) + parts.layer.resident
-    buffers += framework.step_copy_bytes * trained / mine.exchange.shard + extra.get("buffers", 0.0)
+    bucket = min(trained, framework.communication.bucket_parameters)
+    buffers += framework.memory.bucket_copy_bytes * bucket + parts.layer.resident
+    buffers += framework.memory.step_copy_bytes * trained / mine.exchange.shard + extra.get("buffers", 0.0)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - mine.fresh_gradients + extra.get("gradients", 0.0),
         optimizer=held.optimizer,
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
-        framework=framework.framework_memory,
-        slack=framework.allocator_slack,
+        framework=framework.memory.fixed,
+        slack=framework.memory.allocator_slack,
     )
     return with_offload(mine, memory)

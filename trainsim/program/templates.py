@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.blocks import Block, Overlapped
 from trainsim.program.blocks import Piece as Work
 from trainsim.program.detail import coarsen
-from trainsim.program.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
 from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
@@ -168,7 +168,7 @@ def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Piece]:
         return [Signal(event)]
     if parts.blocking:
         return []
-    name, blocking = parts.message_way(stage.rank, there, direction), framework.p2p_blocking
+    name, blocking = parts.message_way(stage.rank, there, direction), framework.communication.p2p_blocking
     send = Send(f"{direction} to {to}", "pp", name, parts.message_bytes, event, blocking=blocking)
-    wait = Kernel("p2p synchronisation", "pp", framework.p2p_overhead, 0.0, 0.0, stream="pp")
-    return [send, wait] if blocking and framework.p2p_overhead > 0 else [send]
+    wait = Kernel("p2p synchronisation", "pp", framework.communication.p2p_overhead, 0.0, 0.0, stream="pp")
+    return [send, wait] if blocking and framework.communication.p2p_overhead > 0 else [send]

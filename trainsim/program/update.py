@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainsim.contracts.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program import offload
-from trainsim.program.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
@@ -142,8 +142,10 @@ def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
     group, skips, framework = agreeing(mine.parts, mine.exchange), mine.skips(number), job.framework
     if not mine.parts.network.has(group) or job.pipeline.post_validation or mine.schedule.asynchronous:
         return
-    if job.training.loss_scaling or skips or job.sharding.strategy in framework.overflow_checked:
-        yield Meet("overflow check", "other", group, "all_reduce", float(framework.overflow_bytes), stream="dp")
+    if job.training.loss_scaling or skips or job.sharding.strategy in framework.communication.overflow_checked:
+        yield Meet(
+            "overflow check", "other", group, "all_reduce", float(framework.communication.overflow_bytes), stream="dp"
+        )
     if not skips:
         for nbytes in mine.exchange.norms:
             yield Meet("gradient norm", "other", group, "all_reduce", nbytes, stream="dp")
@@ -151,7 +153,7 @@ def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
 
 def agreeing(parts: Parts, exchange: Exchange) -> str:
     """Who adds up the norm of the gradients: a replica that has all of them needs no other one."""
-    return "model" if exchange.shard == 1 or parts.job.framework.norm_over == "model" else "world"
+    return "model" if exchange.shard == 1 or parts.job.framework.communication.norm_over == "model" else "world"
 
 
 def _end(mine: Rank, number: int) -> Iterator[Instruction]:
@@ -159,8 +161,8 @@ def _end(mine: Rank, number: int) -> Iterator[Instruction]:
     job, framework = mine.parts.job, mine.parts.job.framework
     if mine.parts.network.has("dp") and any(s.head for s in mine.stages):
         yield Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp")
-    if framework.step_seconds > 0 and not framework.cuda_graph:
-        yield Kernel("data, logging", "host", framework.step_seconds, 0.0, 0.0)
+    if framework.host.step_seconds > 0 and not framework.host.cuda_graph:
+        yield Kernel("data, logging", "host", framework.host.step_seconds, 0.0, 0.0)
     if mine.gathers_ahead and number + 1 < job.steps:
         yield Signal("updated", number + 1)
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.contracts.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Template, Wait
+from trainsim.contracts.system import Communicator, System
 from trainsim.errors import InvalidProgram
-from trainsim.program.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Template, Wait
-from trainsim.system import Communicator, System
 
 Event = tuple[str, int]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.job import Job
-from trainsim.model.layers import Shape, Style, head_operations
+from trainsim.contracts.instructions import Instruction, Kernel, Meet, Signal, Task, Template, Wait
+from trainsim.contracts.job import Job
+from trainsim.models.layers import Shape, Style, head_operations
 from trainsim.program.blocks import Block, Blocks, Overlapped, Piece
-from trainsim.program.instructions import Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage
 from trainsim.schedules import Slot, Work

@@ -6,7 +6,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats, Lane, Lanes
-from trainsim.trace import Label
+from trainsim.contracts.trace import Label
 
 DATA = ("dp", "replicas", "gather")
 """Chains that carry parameters and gradients between replicas."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from trainsim.explain.losses import WORDS
 from trainsim.report.markup import bar, css, image, png_of, table
 from trainsim.report.style import seconds, seconds_of, signed_seconds, size
 
 if TYPE_CHECKING:
-    from trainsim.comparison import Comparison
-    from trainsim.explain.explanation import Explanation
-    from trainsim.side_by_side import SideBySide
+    from trainsim.result.comparison import Comparison
+    from trainsim.study.explain.explanation import Explanation
+    from trainsim.study.side_by_side import SideBySide
 
 
 def comparison(one: Comparison) -> str:
@@ -56,7 +55,7 @@ def side_by_side(some: SideBySide) -> str:
 def explanation(one: Explanation) -> str:
     """What would make a step shorter, for a notebook."""
     lost = [
-        (escape(cause), seconds_of(value, one.step), f"{value / one.step:.1%}", escape(WORDS[cause]))
+        (escape(cause), seconds_of(value, one.step), f"{value / one.step:.1%}", escape(one.losses.words[cause]))
         for cause, value in sorted(one.losses.causes.items(), key=lambda item: -item[1])
     ]
     options = [(escape(one.sentence(option)),) for option in (*one.actions, *one.resources)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainsim.report.scene import actors, named
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 
 def chart(result: Result, ranks: Sequence[int] | None = None, *, column: float | None = None) -> str:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainsim.trace import Floats, Ints, Label, RowTimes, Run, Trace
+from trainsim.contracts.trace import Floats, Ints, Label, RowTimes, Run, Trace
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 STREAMS = ("compute", "tp", "cp", "ep", "pp", "dp", "offload")
 """Threads in this order; other streams follow."""

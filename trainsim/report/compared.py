@@ -11,8 +11,8 @@ from trainsim.report.text import bar, coloured, plain, table, titled
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trainsim.comparison import Comparison
-    from trainsim.side_by_side import SideBySide
+    from trainsim.result.comparison import Comparison
+    from trainsim.study.side_by_side import SideBySide
 
 
 def side_by_side(some: SideBySide) -> RenderableType:

@@ -16,7 +16,7 @@ from trainsim.figures import quick_import
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 PICTURES: Mapping[str, Mapping[str, Any]] = {
     "png": {"dpi": 110, "pil_kwargs": {"compress_level": 1}},

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from inspect import getdoc
 from pathlib import Path
 
-from trainsim.replay import Replay, replay, schedule
-from trainsim.replay.result import STEADY
+from trainsim.replaying import Replay, replay, schedule
+from trainsim.replaying.result import STEADY
 from trainsim.schedules import Work, schedules
 from trainsim.schedules.cells import Cell
 from trainsim.schedules.placement import Placement

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 
 class Layout(NamedTuple):

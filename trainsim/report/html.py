@@ -14,7 +14,7 @@ from trainsim.report.style import CONVENTION, PARTS, count, seconds, seconds_of,
 from trainsim.report.text import ROW, waits_for
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 
 def page(result: Result, picture: bytes | None = None) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, PathPatch
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 COLUMNS, FEW = 1400, 4
 """Moments per panel, about the pixels that it is wide; half of them where there are more than a few panels."""

@@ -17,7 +17,7 @@ from trainsim.report.scene import MAIN, Stage, actors
 from trainsim.report.style import LOOKS, MEMORY, size
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 COLUMNS = 500
 """Moments of a chart."""

@@ -8,14 +8,14 @@ from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.moments import at_peak
 from trainsim.report.memory_words import verdicts
 from trainsim.report.prose import Prose
+from trainsim.report.serial import memory_dict
 from trainsim.report.style import GIB, MEMORY, seconds, size
 from trainsim.report.text import some, table, titled
-from trainsim.serial import memory_dict
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 SHORT = {
     "weights": "weights", "gradients": "grads", "optimizer": "optim.", "gathered": "gath.", "activations": "activ.",

@@ -9,7 +9,7 @@ from trainsim.analysis.moments import at_peak
 from trainsim.report.style import seconds, size
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 CLOSE = 0.45
 """Of the capacity: if no stage holds more, pictures end above what is held and the capacity is outside."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 WIDTH = 15.0
 LEFT, RIGHT = 1.05, 0.2

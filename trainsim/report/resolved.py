@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainsim.scenario.layout import shortened
-from trainsim.units import format_count
+from trainsim.units import format_count, format_layout
 
 SECTIONS = ("framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network", "what_if")
 PLAIN = {"network": {"algorithm": "auto"}, "what_if": []}
@@ -50,7 +49,7 @@ def _word(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return key if value else f"no {key}"
     if key == "layout":
-        return f"layout {shortened(value)}"
+        return f"layout {format_layout(value)}"
     return f"{key} {_plain(value)}"
 
 

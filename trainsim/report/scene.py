@@ -15,7 +15,7 @@ from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, wh
 from trainsim.report.beside import DATA, Spans, joined, look_of, spans_of
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 TALL, THIN, GAP = 1.0, 0.30, 0.18
 """Heights of a compute lane, of a communication lane, and of the space between ranks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainsim.model.transformer import Transformer
+from trainsim.models.transformer import Transformer
 from trainsim.units import format_count
 
 EXAMPLE_SEQUENCE = 2048

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 HEAD, BETWEEN, FOOT = 0.3, 0.62, 0.55
 TALLEST = 12.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 ROW = (
     "The row bubble above is of the whole step: without messages under way (pp) and what a rank does after its last "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainsim.trace import Trace
+from trainsim.contracts.trace import Trace
 
 if TYPE_CHECKING:
     from pandas import DataFrame

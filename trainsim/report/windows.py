@@ -10,7 +10,7 @@ import numpy as np
 from trainsim.report.scene import Stage
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 WHOLE = 80
 """Passes of one rank that still fit in one panel."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainsim.errors import ScenarioError
 from trainsim.hardware.topology import MERGED, OVERRIDES
-from trainsim.model.transformer import load_model
+from trainsim.models.transformer import load_model
 from trainsim.scenario.messages import known_keys, unknown_key
 from trainsim.scenario.origin import dotted, parts
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trainsim.contracts.job import Job, Offload, Parallel, Sharding
 from trainsim.errors import NotBuilt
 from trainsim.frameworks import Framework, load_framework
 from trainsim.hardware.cluster import Cluster
-from trainsim.job import Job, Offload, Parallel, Sharding
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context, default
 from trainsim.schedules.lookup import facts
@@ -39,7 +39,8 @@ def resolve_sharding(
     elif whole and strategy != "ddp":
         message = f"{schedule} updates weights while others are in flight, which nobody can shard; ddp would work"
         context.require(Fault("sharding.strategy", message))
-    usual = framework.zero3_overlap if strategies[strategy].shares_parameters else framework.gradient_overlap
+    sent = framework.communication
+    usual = sent.zero3_overlap if strategies[strategy].shares_parameters else sent.gradient_overlap
     overlap = default(context, "sharding.overlap", spec.overlap, usual)
     given = spec.model_dump(exclude={"strategy", "overlap", "offload", "reshard_after_forward", "instances"})
     given |= _of_a_node(context, strategy, _node(cluster, parallel))

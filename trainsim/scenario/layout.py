@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import groupby
 
 from trainsim.scenario.checks import Fault, divisors, offer
 
@@ -88,13 +86,3 @@ def parse(text: str) -> Layout | Fault:
 
 def _repeat(match: re.Match[str]) -> str:
     return match[1] * int(match[2] or 1)
-
-
-def shortened(stages: Iterable[int]) -> str:
-    """Layers per stage in few words: a number, then how many neighbours have it too.
-
-    >>> shortened((5, 6, 6, 6, 5))
-    '[5, 6 x3, 5]'
-    """
-    found = [(layers, len(list(alike))) for layers, alike in groupby(stages)]
-    return f"[{', '.join(f'{layers} x{count}' if count > 1 else str(layers) for layers, count in found)}]"

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from trainsim.contracts.job import Delay, Skip, Slow
 from trainsim.errors import NotBuilt, ScenarioError, TrainsimError, UnknownName, nearest
 from trainsim.hardware.cluster import Cluster, load_topology
 from trainsim.hardware.topology import OVERRIDES
-from trainsim.job import Delay, Skip, Slow
-from trainsim.model.transformer import Transformer, load_model, transformer
+from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.loading import read_scenario

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainsim.collectives import OPERATIONS, algorithms
+from trainsim.contracts.job import Job, Parallel, Pipeline, Training
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
 from trainsim.frameworks import load_framework
 from trainsim.hardware.cluster import Cluster
-from trainsim.job import Job, Parallel, Pipeline, Training
-from trainsim.model.transformer import Transformer, padded_vocab
+from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context
 from trainsim.scenario.exchange import check_sharding, resolve_sharding, with_framework
@@ -22,6 +22,7 @@ from trainsim.scenario.training import resolve_training, usual_length
 from trainsim.scenario.written import written_out
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import check_numbers, facts, is_file, slices_of
+from trainsim.units import format_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,7 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
             context.require(found)
             raise AssertionError
         stages, reason = found
-        context.derived("pipeline.layout", layout.shortened(stages), reason)
+        context.derived("pipeline.layout", format_layout(stages), reason)
         return stages
     given = layout.parse(spec.layout) if isinstance(spec.layout, str) else spec.layout
     if isinstance(given, checks.Fault):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from trainsim.contracts.job import Job
 from trainsim.errors import ScenarioError
-from trainsim.job import Job
 from trainsim.scenario.changes import changed
 from trainsim.scenario.context import Context
 from trainsim.scenario.loading import find_scenario, read_scenario
@@ -23,7 +23,7 @@ from trainsim.scenario.resolve import Resolved, resolve
 from trainsim.scenario.schema import ScenarioSpec
 
 if TYPE_CHECKING:
-    from trainsim.result import Result
+    from trainsim.result.result import Result
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +90,7 @@ class Scenario:
 
     def run(self) -> Result:
         """Simulate one step. Raises what ``resolve`` raises."""
-        from trainsim.result import Result
+        from trainsim.result.result import Result
         from trainsim.simulate import simulate
 
         return Result(simulation=simulate(self.resolve()), scenario=self.resolved)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from trainsim.contracts.job import Parallel, Training
 from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
-from trainsim.job import Parallel, Training
-from trainsim.model.transformer import Transformer
+from trainsim.models.transformer import Transformer
 from trainsim.optimizers import load_optimizer
 from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
@@ -88,12 +88,12 @@ def _attention(context: Context, framework: Framework) -> str:
     """Fused attention kernels take 16-bit numbers or fewer; in single precision only the unfused one runs."""
     spec = context.spec.training
     if spec.precision not in SINGLE:
-        return str(default(context, "training.attention", spec.attention, framework.attention))
+        return str(default(context, "training.attention", spec.attention, framework.kernels.attention))
     if spec.attention not in (None, "eager"):
         reason = f"no such kernel takes {spec.precision}; eager does, or precision: bf16"
         context.require(checks.Fault("training.attention", reason))
-    if framework.attention != "eager":
-        context.derived("training.attention", "eager", f"{framework.attention} takes no {spec.precision}")
+    if framework.kernels.attention != "eager":
+        context.derived("training.attention", "eager", f"{framework.kernels.attention} takes no {spec.precision}")
     return "eager"
 
 
@@ -101,9 +101,9 @@ def _gradient_bytes(context: Context, framework: Framework) -> int:
     spec = context.spec.training
     if spec.gradient_dtype:
         return GRADIENT_BYTES[spec.gradient_dtype]
-    dtype = gradient_dtype(framework.gradient_bytes, spec.precision)
+    dtype = gradient_dtype(framework.communication.gradient_bytes, spec.precision)
     context.derived("training.gradient_dtype", dtype, f"on the wire, as {framework.name} does")
-    return framework.gradient_bytes
+    return framework.communication.gradient_bytes
 
 
 def gradient_dtype(nbytes: int, precision: str) -> str:
@@ -136,4 +136,4 @@ def _tp_overlap(context: Context, framework: Framework) -> str:
     given = context.spec.training.tp_overlap
     if isinstance(given, bool):
         return "userbuffers" if given else "none"
-    return str(default(context, "training.tp_overlap", given, framework.tp_overlap))
+    return str(default(context, "training.tp_overlap", given, framework.communication.tp_overlap))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
 from trainsim.scenario.schema import ShardingSpec
 from trainsim.scenario.training import gradient_dtype

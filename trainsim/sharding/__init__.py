@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding.flights import Plan
 
@@ -138,9 +138,9 @@ def bucket_size(job: Job, stage: int, chunk: int, overlapped: bool) -> float | N
     Megatron-LM splits only the first chunk of the first stage: the others reduce when their backwards are over.
     """
     framework = job.framework
-    split = framework.bucketed_stages == "all" or (stage == 0 and chunk == 0)
+    split = framework.communication.bucketed_stages == "all" or (stage == 0 and chunk == 0)
     if not overlapped or not split:
         return None
     return job.sharding.reduce_bucket or max(
-        framework.bucket_parameters, framework.bucket_parameters_per_rank * replicas(job)
+        framework.communication.bucket_parameters, framework.communication.bucket_parameters_per_rank * replicas(job)
     )

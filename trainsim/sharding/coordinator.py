@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from trainsim.errors import InvalidPlan
-from trainsim.model.calls import Call
+from trainsim.models.calls import Call
 
 
 class Gather(NamedTuple):
@@ -103,7 +103,7 @@ def coordinate(
 
     Modules that own parameters call no others. What nobody has released is given back after the last call.
 
-    >>> from trainsim.model.calls import Module, calls
+    >>> from trainsim.models.calls import Module, calls
     >>> trace = calls(Module("root", (), (Module("fc1", (0,)), Module("fc2", (1,)))))
     >>> ahead = coordinate(trace, (8, 8), limits=Limits(persistence_threshold=0))
     >>> [(g.parameters, g.issued, g.needed) for g in ahead.gathers], ahead.peak_forward
@@ -123,7 +123,7 @@ def coordinate(
 def record(calls: Sequence[Call], sizes: Sequence[int], *, persistence_threshold: int = 0) -> Coordination:
     """The very first pass: each module gathers its own parameters and releases all of them, persistent ones too.
 
-    >>> from trainsim.model.calls import Module, calls
+    >>> from trainsim.models.calls import Module, calls
     >>> trace = calls(Module("root", (), (Module("fc1", (0,)), Module("fc2", (1,)))))
     >>> [g.issued for g in record(trace, (8, 8)).gathers]
     [1, 2, 4, 5]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding import Bucket, Parts, bucket_size, buckets
 from trainsim.sharding.bucketing import Cut, ddp_cuts, ipg_cuts
@@ -21,7 +21,7 @@ rules: Registry[Rule] = Registry("bucket rule")
 
 def reductions(job: Job, stage: int, chunk: int, parts: Parts, *, operation: str) -> tuple[Bucket, ...]:
     """The buckets in which a chunk's gradients are reduced, as the framework cuts them."""
-    rule, per_element = rules[job.framework.bucket_rule], job.training.gradient_bytes
+    rule, per_element = rules[job.framework.communication.bucket_rule], job.training.gradient_bytes
     return tuple(
         Bucket(operation, float(per_element * elements), after)
         for elements, after in rule(job, stage, chunk, parts)
@@ -49,7 +49,7 @@ def torch(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[int,
 def deepspeed(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[int, int]]:
     """DeepSpeed: a bucket is full when the next gradient does not fit, and then it is reduced."""
     tensors = ready(job, parts)
-    size = int(job.sharding.reduce_bucket or job.framework.bucket_parameters)
+    size = int(job.sharding.reduce_bucket or job.framework.communication.bucket_parameters)
 
     def complete(cut: Cut) -> int:
         return tensors[min(cut.last + 1, len(tensors) - 1)][1]

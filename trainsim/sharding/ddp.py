@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding import Exchange, Parts, Strategy, strategies
 from trainsim.sharding.cutting import reductions
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from trainsim.program.instructions import Hold
+from trainsim.contracts.instructions import Hold
 
 
 class Moment(NamedTuple):

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trainsim.job import Job
-from trainsim.program.instructions import Hold
+from trainsim.contracts.instructions import Hold
+from trainsim.contracts.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, group, replicas, strategies, within
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import OVER
@@ -82,7 +82,7 @@ def units(job: Job) -> list[Unit]:
     def unit(first: int, last: int) -> Unit:
         mine = {first, last}
         elements, some = sum(held[p] for p in mine), sum(trained[p] for p in mine)
-        return Unit(first, last, elements, elements if some and job.framework.fsdp == "fsdp1" else some)
+        return Unit(first, last, elements, elements if some and job.framework.communication.fsdp == "fsdp1" else some)
 
     return [unit(one.last, 0), *(unit(k, k) for k in range(one.last - 1, 0, -1))]
 
@@ -130,7 +130,7 @@ class _Pass:
     @property
     def copies(self) -> bool:
         """FSDP2: gathers go through a buffer."""
-        return self.job.framework.fsdp == "fsdp2"
+        return self.job.framework.communication.fsdp == "fsdp2"
 
     @property
     def keeps(self) -> bool:

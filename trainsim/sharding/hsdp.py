@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding import Strategy, alone, strategies
 from trainsim.sharding.fsdp import USES, hsdp, summed_by
 from trainsim.sharding.fsdp import refuses as fsdp_refuses

@@ -6,7 +6,7 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 
 from collections.abc import Iterator, Sequence
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding import Exchange, Parts, Strategy, alone, group, strategies, zero2
 from trainsim.sharding.zero3 import USES, partitioned
 

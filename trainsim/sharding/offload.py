@@ -6,7 +6,7 @@ Source: deepspeedai/DeepSpeed runtime/zero (stage_1_and_2.py, stage3.py) and run
 
 from __future__ import annotations
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding.flights import Step
 
 FP32 = 4.0

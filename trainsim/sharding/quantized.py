@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding import replicas, within
 from trainsim.sharding.flights import Step
 from trainsim.sharding.tensorwise import Whole

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 
-from trainsim.job import Job
-from trainsim.model.calls import Call, Module, calls, modules, ready_order
-from trainsim.model.lora import adapter_tensors
-from trainsim.model.tensors import embedding_tensors, layer_tensors
-from trainsim.model.transformer import Transformer
+from trainsim.contracts.job import Job
+from trainsim.models.calls import Call, Module, calls, modules, ready_order
+from trainsim.models.lora import adapter_tensors
+from trainsim.models.tensors import embedding_tensors, layer_tensors
+from trainsim.models.transformer import Transformer
 from trainsim.sharding.bucketing import ipg_cuts
 
 

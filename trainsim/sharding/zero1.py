@@ -7,7 +7,7 @@ after the step the updated parameters are gathered in the training precision.
 
 from collections.abc import Iterator, Sequence
 
-from trainsim.job import Job
+from trainsim.contracts.job import Job
 from trainsim.sharding import (
     Bucket,
     Exchange,
@@ -30,9 +30,9 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     shards summed over all, and parameters gathered within it.
     """
     overlap = job.sharding.overlap
-    gather_overlap = overlap and job.framework.parameter_gather_overlap
+    gather_overlap = overlap and job.framework.communication.parameter_gather_overlap
     size = replicas(job) // job.sharding.instances
-    operation = job.framework.zero1_operation if job.sharding.instances == 1 else "reduce_scatter"
+    operation = job.framework.communication.zero1_operation if job.sharding.instances == 1 else "reduce_scatter"
     reduced = (reductions(job, stage, c, parts, operation=operation) for c, parts in enumerate(chunks))
     gathered = (_gathers(job, parts, bucket_size(job, stage, c, gather_overlap)) for c, parts in enumerate(chunks))
     return Exchange(

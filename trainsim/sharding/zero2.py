@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainsim.job import Job
-from trainsim.program.instructions import Hold
+from trainsim.contracts.instructions import Hold
+from trainsim.contracts.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, bucket_size, replicas, strategies
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import gradient_steps
@@ -50,7 +50,7 @@ def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Fli
         following = found[k + 1][1] if k + 1 < len(found) else one.last
         yield Flight(
             f"reduce {k}",
-            (Step(job.framework.zero1_operation, nbytes), *copies),
+            (Step(job.framework.communication.zero1_operation, nbytes), *copies),
             issued=Moment(full, after=True),
             needed=Moment(following, after=True),
             takes=(Hold("buffers", nbytes),),

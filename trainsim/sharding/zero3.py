@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 
-from trainsim.job import Job
-from trainsim.program.instructions import Hold
+from trainsim.contracts.instructions import Hold
+from trainsim.contracts.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, roles
@@ -63,7 +63,7 @@ def partitioned(job: Job, size: int) -> Exchange:
 
 def _norms(job: Job, elements: int) -> tuple[float, ...]:
     """DeepSpeed adds up the norms of its optimizer's sub-groups one by one, in fp64."""
-    limit = job.framework.states.sub_group
+    limit = job.framework.memory.states.sub_group
     return (8.0,) * (ceil(elements / limit) if limit else 1)
 
 
@@ -93,7 +93,7 @@ def _over_groups(job: Job, one: Whole, size: int) -> Iterator[Bucket]:
 
 def reduce_bucket(job: Job) -> float:
     """Elements of the buffer that gradients are reduced from."""
-    return job.sharding.reduce_bucket or job.framework.bucket_parameters
+    return job.sharding.reduce_bucket or job.framework.communication.bucket_parameters
 
 
 @dataclass(frozen=True, slots=True)

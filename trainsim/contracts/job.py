@@ -1,0 +1,166 @@
+"""
+A resolved scenario as plain frozen values: everything that planning needs, nothing left to derive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainsim.frameworks import Framework
+from trainsim.hardware.cluster import Cluster
+from trainsim.models.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """Degrees of parallelism. ``order`` lists the axes innermost first, as Megatron-LM lays ranks on GPUs."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    order: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
+
+    @property
+    def ranks(self) -> int:
+        return self.tp * self.pp * self.dp * self.cp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The schedule; ``layout`` has the layers of each virtual stage (chunk c of rank r is stage c * pp + r).
+
+    ``group`` microbatches go through a chunk together, or it is the number of slices of a sequence; None: the usual.
+    """
+
+    schedule: str
+    chunks: int
+    layout: tuple[int, ...]
+    group: int | None = None
+    p2p: str = "async"
+    post_validation: bool = False  # nobody waits for the gradient norm: it is checked after the update
+    vocabulary_parallel: bool = False  # the logits and the loss are spread over all pipeline ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """Where states live that are not on the GPU (none | cpu | nvme); ``ratio`` is the part of the optimizer's that is
+    not, ``delayed_update`` lets the CPU's step run under the next step's passes."""
+
+    optimizer: str = "none"
+    parameters: str = "none"
+    ratio: float = 1.0
+    delayed_update: bool = False
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    buffer_count: int = 4
+
+    @property
+    def any(self) -> bool:
+        return self.optimizer != "none" or self.parameters != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharding:
+    """How replicas share model states. Counts are elements; None: the framework's.
+
+    ``shard_size`` ranks share what a strategy shards within groups (hsdp, mics), ``instances`` is the number of groups
+    that share optimizer states among themselves only (zero1). ``sync`` says whether gradients are reduced after every
+    microbatch or after the last one. ``reshard`` is the number of ranks that parameters are shared by between forward
+    and backward (1: each keeps them whole, 0: as outside).
+    """
+
+    strategy: str = "ddp"
+    overlap: bool = False
+    reduce_bucket: float | None = None
+    shard_size: int | None = None
+    instances: int = 1
+    prefetch_bucket: float | None = None
+    max_live_parameters: float | None = None
+    reuse_distance: float | None = None
+    persistence_threshold: float | None = None
+    reshard: int | None = None
+    backward_prefetch: str | None = None
+    sync: str | None = None
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
+    secondary_partition: int | None = None
+    offload: Offload = Offload()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Batches, numbers and what is recomputed. ``microbatches`` are those of one replica in one step."""
+
+    sequence_length: int
+    micro_batch: int
+    global_batch: int
+    microbatches: int
+    precision: str = "bf16"
+    gradient_bytes: int = 4  # per element on the wire
+    accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
+    optimizer: str = "adam"
+    recompute: str = "none"  # none | selective | full
+    recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
+    attention: str = "flash2"
+    tp_overlap: str = "none"  # none | wgrad | userbuffers
+    loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a weight, a gradient or an activation in the training precision; fp8 and less keep 16-bit copies.
+
+        >>> batches = {"sequence_length": 1, "micro_batch": 1, "global_batch": 1, "microbatches": 1}
+        >>> [Training(**batches, precision=p).number_bytes for p in ("bf16", "tf32")]
+        [2, 4]
+        """
+        return 4 if self.precision in ("fp32", "tf32") else 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """Something slower than the rest: kernels of ``ranks`` take ``factor`` times as long, or ``links`` (by name)
+    keep only ``factor`` of their bandwidth."""
+
+    factor: float
+    ranks: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """One rank loses ``seconds`` once, before its first ``at`` (forward | backward | optimizer)."""
+
+    rank: int
+    at: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Gradients overflow in ``step``: they are reduced, all ranks agree, and nothing is updated."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is trained, on what, how."""
+
+    name: str
+    model: Transformer
+    padded_vocab: int
+    cluster: Cluster
+    framework: Framework
+    parallel: Parallel
+    pipeline: Pipeline
+    sharding: Sharding
+    training: Training
+    algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
+    what_if: tuple[Slow | Delay | Skip, ...] = ()
+    detail: str = "op"  # op | layer | block
+    fold: bool = True
+    steps: int = 1  # back to back
+    seed: int = 0

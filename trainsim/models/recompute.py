@@ -1,0 +1,60 @@
+"""
+Selective recomputation: of the operations of a layer, which drop what they saved and run again before backward.
+
+A way of choosing is a function in ``selective``; a framework's profile names its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from trainsim.models.operations import Gemm, Operation
+from trainsim.models.shapes import Shape
+from trainsim.models.transformer import Transformer
+
+Layer = tuple[Operation, ...]
+
+CORE = ("scores", "softmax", "attention dropout", "context")
+
+
+def attention(layer: Sequence[Operation], model: Transformer, shape: Shape) -> Layer:
+    """Scores, softmax and dropout, where they are kept (Korthikanti et al. 2022); fused attention keeps no scores."""
+    return tuple(replace(o, dropped=o.saved, again=o.forward) if o.name in CORE else o for o in layer)
+
+
+def products(layer: Sequence[Operation], model: Transformer, shape: Shape) -> Layer:
+    """All but every second product and the result of fused attention (pytorch/torchtitan's selective checkpointing).
+
+    Products in the order wq, wk, wv, wo, w1, w3, w2: the odd ones keep their results. The layer's input is kept too;
+    the rest runs again when backward starts. Collectives do not.
+    """
+    q, kv = model.query_width, model.kv_width
+    shares = {"qkv": (q + kv) / (q + 2 * kv), "proj": 0.0}
+    shares |= {"fc1": 0.5, "fc2": 1.0} if model.gated_mlp else {"fc1": 1.0, "fc2": 0.0}
+    fused = not any(o.name in CORE for o in layer)
+    result = shape.element * shape.tokens * q / shape.tp if fused else 0.0
+    return tuple(_chosen(o, shares, result) for o in layer)
+
+
+def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operation:
+    """*o* with what it drops and does again; *shares* of the results of products and that of attention stay."""
+    if o.name == "attention":
+        return o
+    if o.name == "proj":  # its input is the result of attention
+        return replace(o, dropped=o.saved - result, again=o.forward)
+    if o.name == "norm1":
+        return replace(o, dropped=o.saved - o.output, again=o.forward)  # the layer's input is as large as the result
+    if o.name == "add2":
+        return replace(o, dropped=o.saved)
+    share = shares.get(o.name, 0.0)
+    work = (replace(w, n=round(w.n * (1 - share))) if isinstance(w, Gemm) else w for w in o.forward)
+    return replace(
+        o, dropped=o.saved - share * o.output, again=tuple(w for w in work if not isinstance(w, Gemm) or w.n)
+    )
+
+
+selective: dict[str, Callable[[Sequence[Operation], Transformer, Shape], Layer]] = {
+    "attention": attention,
+    "products": products,
+}

@@ -1,0 +1,100 @@
+"""
+What one rank works on, and which kernels its framework runs for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainsim.frameworks import Framework
+from trainsim.frameworks.saved import Saved
+
+LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in 16 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What one rank works on: a microbatch, cut over tp (and over cp along the sequence).
+
+    Where a schedule cuts sequences, ``sequence_length`` is that of a slice, and ``context`` the tokens before it.
+    """
+
+    micro_batch: int
+    sequence_length: int
+    tp: int
+    padded_vocab: int
+    cp: int = 1
+    context: int = 0
+    sequence_parallel: bool = False
+    precision: str = "bf16"
+
+    @property
+    def queries(self) -> int:
+        """Positions of the sequence on this rank."""
+        return self.sequence_length // self.cp
+
+    @property
+    def keys(self) -> int:
+        """Positions that the queries may look at."""
+        return self.context + self.sequence_length
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the microbatch on this rank."""
+        return self.micro_batch * self.queries
+
+    @property
+    def norm_tokens(self) -> float:
+        """Tokens in the regions of norm and dropout, which sequence parallelism cuts over tp as well."""
+        return self.tokens / self.tp if self.sequence_parallel else self.tokens
+
+    @property
+    def element(self) -> int:
+        """Bytes of an activation."""
+        return 4 if self.precision in ("fp32", "tf32") else 2
+
+    @property
+    def linear_element(self) -> int:
+        """Bytes of an activation that a linear layer keeps for its weight gradient."""
+        return 1 if self.precision == "fp8" else self.element
+
+    @property
+    def products(self) -> str | None:
+        """Precision of the products that are not linear layers; None: the job's own."""
+        return "bf16" if self.precision in LOW_PRECISION else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """Which kernels a framework runs for a layer. See :class:`trainsim.frameworks.Framework` for the fields."""
+
+    attention: str = "flash2"
+    causal_skip: bool = True
+    dropout: bool = True
+    bias_kernels: bool = True
+    fused_pointwise: bool = True
+    softmax_passes: float = 1.0
+    loss_bytes_per_logit: float
+    saved: Saved
+    selective: str = "attention"
+    weight_gradients: str = "temporary"
+    accumulates: bool = True
+    accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
+
+
+def style_of(framework: Framework, attention: str | None = None) -> Style:
+    """The kernels of *framework* with the *attention* that a scenario asks for, or the framework's own."""
+    return Style(
+        attention=attention or framework.kernels.attention,
+        causal_skip=framework.kernels.causal_skip,
+        dropout=framework.kernels.dropout,
+        bias_kernels=framework.kernels.bias_kernels,
+        fused_pointwise=framework.kernels.fused_pointwise,
+        softmax_passes=framework.kernels.softmax_passes,
+        loss_bytes_per_logit=framework.kernels.loss_bytes_per_logit,
+        saved=framework.memory.saved,
+        selective=framework.memory.selective,
+        weight_gradients=framework.memory.weight_gradients,
+        accumulates=framework.kernels.accumulation_fused,
+        accumulation_bytes=framework.kernels.accumulation_bytes_per_parameter,
+    )

@@ -1,0 +1,73 @@
+"""Carry out an order: the engine's spans of every cell, in the unit of the times given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import frexp, inf
+
+import numpy as np
+
+from trainsim.contracts.exact import LONGEST
+from trainsim.contracts.system import Floats
+from trainsim.contracts.trace import Trace
+from trainsim.engine import run
+from trainsim.errors import Deadlock, InvalidPlan
+from trainsim.fold import unfolded
+from trainsim.replaying.lowering import CHAIN, lower
+from trainsim.replaying.mail import Step
+from trainsim.replaying.times import Times
+from trainsim.schedules.messages import Exchange
+from trainsim.schedules.orders import Order
+
+Rows = Sequence[Sequence[Step]]
+
+
+def spans(
+    order: Order, times: Times, rows: Rows | None = None, iterations: int = 1
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """(Starts, ends) of the cells of every rank, over *iterations* back to back; *rows*: see ``lower``.
+
+    The clock is exact: a power of two makes the most of its range.
+    """
+    scale = _scale(order, times, iterations)
+    try:
+        trace = run(unfolded(lower(order, times.scaled(scale), rows, iterations)))
+    except Deadlock as stuck:  # whose first line has a time in the clock's unit
+        raise Deadlock("\n".join(["the order waits for itself:", *str(stuck).splitlines()[1:]])) from None
+    found = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
+    if rows is not None:
+        for rank, row in enumerate(rows):
+            cells = np.array([not isinstance(step, Exchange) for step in row] * iterations, bool)
+            found[rank] = found[rank][0][cells], found[rank][1][cells]
+    return tuple(s for s, _ in found), tuple(e for _, e in found)
+
+
+def _scale(order: Order, times: Times, iterations: int) -> float:
+    """The largest power of two that keeps any way of carrying out the order within the clock."""
+    passes = (times.forward, times.input_gradient, times.weight_gradient)
+    slowest = sum(map(max, passes)) + 8.0 * times.p2p
+    cells = sum(map(len, order.rows))
+    longest = iterations * cells * (slowest + (times.overlapped or 0.0))
+    if longest == 0.0:
+        return 1.0
+    if longest == inf:
+        raise InvalidPlan("these times add up to more than a number can hold; use a larger unit")
+    return float(2.0 ** -frexp(longest / LONGEST)[1])
+
+
+def _kernels(trace: Trace, rank: int, scale: float) -> tuple[Floats, Floats]:
+    """(Start, end) of every kernel of a rank, in order."""
+    chain = trace.number.get((int(trace.rank_class[rank]), CHAIN))
+    if chain is None:
+        return np.zeros(0), np.zeros(0)
+    table = np.frombuffer(trace.rows[chain].table).reshape(-1, 4)
+    which = table[:, 0].astype(np.int64)
+    counts = np.array([len(run.starts) for run in trace.runs], np.int64)
+    begins = np.cumsum(counts) - counts
+    many = counts[which]
+    inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+    at = np.repeat(begins[which], many) + inside
+    base = np.repeat(table[:, 3], many)
+    starts = np.concatenate([run.starts for run in trace.runs])[at]
+    ends = np.concatenate([run.ends for run in trace.runs])[at]
+    return (base + starts) / scale, (base + ends) / scale

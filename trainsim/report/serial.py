@@ -1,0 +1,97 @@
+"""A result as plain data: the keys of ``result.json``. They are public and stable."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trainsim.analysis.memory import CATEGORIES
+from trainsim.analysis.storage import Store
+
+if TYPE_CHECKING:
+    from trainsim.result.result import Result
+
+
+def result_dict(result: Result) -> dict[str, Any]:
+    """SI numbers, strings, lists and dictionaries only."""
+    speed = result.throughput
+    return {
+        "scenario": dict(result.scenario),
+        "step_time_s": result.step_time,
+        "steps": result.steps,
+        "period_s": result.period,
+        "tokens_per_s": speed.tokens_per_s,
+        "tokens_per_s_per_gpu": speed.tokens_per_s_per_gpu,
+        "samples_per_s": speed.samples_per_s,
+        "model_flops_per_gpu": speed.model_flops_per_gpu,
+        "hardware_flops_per_gpu": speed.hardware_flops_per_gpu,
+        "mfu": speed.mfu,
+        "hfu": speed.hfu,
+        "bubble": _bubble(result),
+        "breakdown_s": result.breakdown,
+        "waiting_s": {part: late for part, late in result.waiting.items() if late > 0},
+        "breakdown_per_stage_s": list(result.breakdown_per_stage),
+        "waits": [asdict(wait) for wait in result.waits],
+        "memory": memory_dict(result),
+        "communication": {
+            kind: {**asdict(traffic), "operations": round(traffic.operations)}
+            for kind, traffic in result.communication.items()
+        },
+        "critical_path": [cause._asdict() for cause in result.critical_path.causes],
+        "estimate": _estimate(result),
+        "parameters": result.parameters,
+        "simulation": {
+            "ranks": result.lanes.ranks,
+            "classes": result.trace.classes,
+            "operations": result.trace.operations,
+            "events": result.trace.events,
+            "wall_s": result.simulation.wall_s,
+        },
+        "warnings": list(result.warnings),
+    }
+
+
+def _bubble(result: Result) -> dict[str, Any]:
+    one = asdict(result.bubble)
+    return {**one, "per_stage": list(one["per_stage"]), "stages": list(one["stages"])}
+
+
+def memory_dict(result: Result) -> dict[str, Any]:
+    """What ``memory`` holds in ``result.json``; bytes."""
+    use = result.memory
+    return {
+        "peak_bytes": use.peak,
+        "needed_bytes": use.needed,
+        "capacity_bytes": use.capacity,
+        "fits": use.fits,
+        "peak_rank": use.peak_rank,
+        "host": _store(use.host),
+        "nvme": _store(use.nvme),
+        "not_counted": list(use.not_counted),
+        "per_stage": [
+            {
+                "stage": stage.stage,
+                "rank": stage.rank,
+                **{category: stage.part(category) for category in CATEGORIES},
+                "peak": stage.peak,
+                "peak_at_s": stage.peak_at_s,
+                "largest": stage.largest,
+            }
+            for stage in use.per_stage
+        ],
+    }
+
+
+def _store(store: Store) -> dict[str, Any]:
+    return {"peak_bytes_per_node": store.peak_per_node, "capacity_bytes": store.capacity, "fits": store.fits}
+
+
+def _estimate(result: Result) -> dict[str, Any]:
+    one = result.estimate
+    return {
+        "step_time_s": one.seconds,
+        "difference": one.difference,
+        "explanation": one.explanation,
+        "contention_s": one.facts.contention,
+        "phases": [{"name": p.name, "closed_form_s": p.closed_form, "simulated_s": p.simulated} for p in one.phases],
+    }

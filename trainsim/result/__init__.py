@@ -1,0 +1,1 @@
+"""What a run gives: numbers, pictures, files, and differences between two runs."""

@@ -1,0 +1,138 @@
+"""Layers that could live elsewhere: away from the stage that sets the pace, to those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainsim.analysis.lanes import Floats
+from trainsim.contracts.job import Slow
+from trainsim.result.result import Result
+from trainsim.schedules.lookup import facts
+from trainsim.schedules.placement import model_stage
+from trainsim.study.explain.options import LAYERS, Trial
+
+NEAR_MEAN = 0.005
+"""Above the mean by less than this, a stage is not slow."""
+MOST = 3
+"""Stages to which a layer is tried to be moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowest:
+    """The pipeline rank whose passes take longest: ``excess`` is by what part it is above the mean, ``reason`` why."""
+
+    stage: int
+    excess: float
+    reason: str
+    busy: tuple[float, ...]
+
+    def __str__(self) -> str:
+        if not self.matters:
+            return "all stages have equally much to do" if len(self.busy) > 1 else "there is one stage"
+        return f"stage {self.stage} is {self.excess:.1%} slower than the mean because {self.reason}"
+
+    @property
+    def matters(self) -> bool:
+        return len(self.busy) > 1 and self.excess > NEAR_MEAN
+
+
+def slowest(result: Result) -> Slowest:
+    """The pipeline rank with most work per step (busy in passes, less what its peers keep it waiting)."""
+    busy: Floats = np.array([stage.busy_s - stage.late_s for stage in result.bubble.stages] or [0.0])
+    stage = int(busy.argmax())
+    mean = float(busy.mean())
+    return Slowest(
+        stage=stage,
+        excess=float(busy[stage]) / mean - 1.0 if mean else 0.0,
+        reason=_reason(result, stage),
+        busy=tuple(busy.tolist()),
+    )
+
+
+def _reason(result: Result, rank: int) -> str:
+    """Why a rank is slower than the others."""
+    parts = result.simulation.plan.parts
+    mine = parts.of_rank(rank)
+    layers = [sum(s.layers for s in parts.of_rank(r)) for r in range(result.job.parallel.pp)]
+    if any(isinstance(w, Slow) and _touches(result, w, rank) for w in result.job.what_if):
+        return "of a slow GPU (what_if)"
+    if layers[rank] > float(np.mean(layers)):
+        return f"it has {layers[rank]} layers, the mean {np.mean(layers):.3g}"
+    if any(s.head for s in mine):
+        return "of the head" + (" and the embedding" if any(s.embedding for s in mine) else "")
+    return "of the embedding" if any(s.embedding for s in mine) else f"it has {layers[rank]} layers"
+
+
+def _touches(result: Result, slow: Slow, rank: int) -> bool:
+    coordinates = result.hops.mesh.coordinates(np.array(slow.ranks, np.int64)).get("pp")
+    return coordinates is not None and bool((coordinates == rank).any())
+
+
+def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
+    """One layer from the slowest rank to each of those that have least to do, and as many layers as level the ranks."""
+    if not slow.matters:
+        return
+    held, layout = _held(result), list(result.job.pipeline.layout)
+    for rank in np.argsort(slow.busy, kind="stable").tolist()[:MOST]:
+        move = _move(held, layout, slow.stage, rank)
+        if move:
+            title = f"one layer to stage {move[1]}"
+            if result.job.pipeline.chunks > 1:
+                title = f"one layer of virtual stage {move[0]} to virtual stage {move[1]} (on stage {rank})"
+            yield Trial(kind=LAYERS, title=title, changes={"pipeline.layout": _moved(layout, *move)})
+    level, moved = _levelled(held, layout, list(slow.busy), _layer_seconds(result))
+    if moved > 1:
+        yield Trial(kind=LAYERS, title=f"{moved} layers, so that {level} remain", changes={"pipeline.layout": level})
+
+
+def _held(result: Result) -> list[list[int]]:
+    """The stages of the layout that each pipeline rank holds."""
+    job, parts = result.job, result.simulation.plan.parts
+    place, pp = facts(job.pipeline.schedule).placement, job.parallel.pp
+    return [[model_stage(place, s.index, pp) for s in parts.of_rank(rank)] for rank in range(pp)]
+
+
+def _layer_seconds(result: Result) -> float:
+    """Seconds that one layer is worth in a step."""
+    layers = [one.layer for one in result.simulation.plan.parts.slices]
+    seconds = sum(layer.forward_seconds + layer.backward_seconds for layer in layers)
+    return seconds * result.job.training.microbatches
+
+
+def _move(held: Sequence[Sequence[int]], layout: Sequence[int], giver: int, taker: int) -> tuple[int, int] | None:
+    """(Stage that gives, stage that takes) when rank *giver* gives a layer to rank *taker*; None if it cannot."""
+    some = [stage for stage in held[giver] if layout[stage] > 1]
+    if giver == taker or not some:
+        return None
+    gives, takes = max(some, key=lambda s: layout[s]), min(held[taker], key=lambda s: layout[s])
+    return (gives, takes) if gives != takes else None
+
+
+def _levelled(
+    held: Sequence[Sequence[int]], layout: list[int], busy: list[float], layer: float
+) -> tuple[list[int], int]:
+    """The layout after moving layers from the busiest rank to the idlest for as long as that helps, and how many.
+
+    >>> _levelled([[0], [1], [2]], [4, 4, 4], [4.0, 4.0, 7.0], 1.0)
+    ([5, 5, 2], 2)
+    """
+    moved = 0
+    while moved < sum(layout):
+        giver, taker = busy.index(max(busy)), busy.index(min(busy))
+        move = _move(held, layout, giver, taker)
+        if move is None or busy[taker] + layer >= busy[giver]:
+            break
+        layout, moved = _moved(layout, *move), moved + 1
+        busy = [seconds + layer * ((k == taker) - (k == giver)) for k, seconds in enumerate(busy)]
+    return layout, moved
+
+
+def _moved(layout: Sequence[int], giver: int, taker: int) -> list[int]:
+    """
+    >>> _moved([6, 6, 5], 0, 2)
+    [5, 6, 6]
+    """
+    return [layers - (k == giver) + (k == taker) for k, layers in enumerate(layout)]

@@ -1,0 +1,92 @@
+"""Each resource twice as fast, as a job of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from trainsim.contracts.job import Job
+from trainsim.hardware.cluster import Cluster
+from trainsim.hardware.gpu import GPU
+
+NETWORK_LATENCY = ("message_network_latency", "ring_network_step", "network_hop", "ramp_network")
+"""Constants of collectives and messages that are times of the network between nodes."""
+KERNELS = ("forward", "backward", "recompute")
+
+
+BETWEEN_NODES = ("network", "latency")
+
+
+def resources(job: Job) -> tuple[str, ...]:
+    """Names in RESOURCES that *job* has."""
+    missing = {*(BETWEEN_NODES if job.cluster.nodes == 1 else ()), *(() if job.sharding.offload.any else ("storage",))}
+    return tuple(name for name in RESOURCES if name not in missing)
+
+
+class Resource(NamedTuple):
+    """Something that could be faster: in words, how, and the kinds of spans on the critical path that it carries."""
+
+    title: str
+    faster: Callable[[Job], Job]
+    kinds: tuple[str, ...]
+
+
+def _gpu(job: Job, gpu: GPU) -> Job:
+    return replace(job, cluster=replace(job.cluster, gpu=gpu))
+
+
+def _arithmetic(job: Job) -> Job:
+    gpu = job.cluster.gpu
+    return _gpu(job, replace(gpu, flops={precision: 2 * speed for precision, speed in gpu.flops.items()}))
+
+
+def _memory(job: Job) -> Job:
+    gpu = job.cluster.gpu
+    return _gpu(job, replace(gpu, memory_bandwidth=2 * gpu.memory_bandwidth))
+
+
+def _local(job: Job) -> Job:
+    """Every cable inside the nodes."""
+    node = job.cluster.node
+    cables = tuple(replace(cable, bandwidth=2 * cable.bandwidth) for cable in node.cables)
+    return replace(job, cluster=replace(job.cluster, node=replace(node, cables=cables)))
+
+
+def _storage(job: Job) -> Job:
+    """Memory of the hosts, and drives."""
+    node = job.cluster.node
+    host = node.host and replace(node.host, bandwidth=2 * node.host.bandwidth)
+    drive = node.drive and replace(node.drive, read=2 * node.drive.read, write=2 * node.drive.write)
+    return replace(job, cluster=replace(job.cluster, node=replace(node, host=host, drive=drive)))
+
+
+def _network(job: Job) -> Job:
+    """NICs, and with them all tiers above."""
+    fabric = job.cluster.fabric
+    return replace(job, cluster=replace(job.cluster, fabric=replace(fabric, nic_bandwidth=2 * fabric.nic_bandwidth)))
+
+
+def _latency(job: Job) -> Job:
+    cluster: Cluster = job.cluster
+    halved = tuple((name, value / 2 if name in NETWORK_LATENCY else value) for name, value in cluster.constant_values)
+    return replace(job, cluster=replace(cluster, constant_values=halved))
+
+
+def _host(job: Job) -> Job:
+    framework, host, sent = job.framework, job.framework.host, job.framework.communication
+    fields = ("seconds_per_operation", "recompute_seconds", "step_seconds")
+    quick = replace(host, **{name: getattr(host, name) / 2 for name in fields})
+    sent = replace(sent, p2p_overhead=sent.p2p_overhead / 2)
+    return replace(job, framework=replace(framework, host=quick, communication=sent))
+
+
+RESOURCES: Mapping[str, Resource] = {
+    "arithmetic": Resource("GPU arithmetic", _arithmetic, KERNELS),
+    "memory": Resource("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
+    "local": Resource("links inside nodes", _local, ("tp",)),
+    "storage": Resource("memory of hosts, drives", _storage, ("offload",)),
+    "network": Resource("network bandwidth", _network, ("pp", "dp")),
+    "latency": Resource("network latency", _latency, ("pp", "dp", "other")),
+    "host": Resource("host", _host, ("host",)),
+}

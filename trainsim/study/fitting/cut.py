@@ -1,0 +1,33 @@
+"""What else a scenario must say when its GPUs are cut up another way."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from trainsim.contracts.job import Job
+from trainsim.scenario.scenario import Scenario
+
+
+def recut(
+    scenario: Scenario,
+    job: Job,
+    *,
+    ranks: int | None = None,
+    replica: int | None = None,
+    micro_batch: int | None = None,
+) -> dict[str, Any]:
+    """Changes that keep the global batch with other *ranks* in all, per *replica*, or sequences per *micro_batch*.
+
+    dp follows from the others. A batch that does not divide among more replicas grows to the next that does.
+    """
+    parallel, training, spec = job.parallel, job.training, scenario.spec
+    dp = max((ranks or parallel.ranks) // (replica or parallel.ranks // parallel.dp), 1)
+    least = dp * (micro_batch or training.micro_batch)
+    batch = least * ceil(training.global_batch / least)
+    changes: dict[str, Any] = {}
+    if spec.parallel.dp is not None and dp != parallel.dp:
+        changes["parallel.dp"] = None
+    if batch != spec.training.global_batch:
+        changes["training.global_batch"] = batch
+    return changes

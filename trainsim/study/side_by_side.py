@@ -1,0 +1,182 @@
+"""Several runs side by side: what each takes, how much of it is bubble, what it keeps and sends; ``ts.compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainsim.analysis.slots import in_flight, slots
+from trainsim.errors import ScenarioError
+from trainsim.result.comparison import Comparison, differences, stated
+from trainsim.result.result import Result
+from trainsim.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+    from rich.console import RenderableType
+
+LABELS = 3
+"""Fields that tell runs of one name apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One run in numbers. Times in seconds, memory in bytes; ``activations`` are the most that a rank of each stage
+    keeps for its backward passes, ``in_flight`` the chunks of microbatches that these belong to, ``p2p`` and ``dp`` the
+    bytes that the mean rank sends to other stages and to replicas in a step."""
+
+    name: str
+    schedule: str
+    step_time: float
+    period: float | None
+    tokens_per_s: float
+    mfu: float
+    bubble_fraction: float
+    span_fraction: float
+    period_fraction: float | None
+    idle_over_ideal: float
+    activations: tuple[float, ...]
+    in_flight: tuple[int, ...]
+    p2p: float
+    dp: float
+    memory_peak: float
+    fits: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with units in the keys."""
+        units = {
+            "step_time": "step_time_s",
+            "period": "period_s",
+            "activations": "activations_bytes",
+            "p2p": "p2p_bytes_per_rank",
+            "dp": "dp_bytes_per_rank",
+            "memory_peak": "memory_peak_bytes",
+        }
+        data = {units.get(key, key): value for key, value in asdict(self).items()}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SideBySide:
+    """Runs in the order given; ``names`` tell them apart."""
+
+    results: tuple[Result, ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __getitem__(self, number: int) -> Result:
+        return self.results[number]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Each run in numbers."""
+        return tuple(_column(name, result) for name, result in zip(self.names, self.results, strict=True))
+
+    @cached_property
+    def differences(self) -> tuple[Comparison, ...]:
+        """Every run but the first against the first."""
+        first, *others = zip(self.names, self.results, strict=True)
+        return tuple(replace(two - first[1], before=first[0], after=name) for name, two in others)
+
+    @property
+    def table(self) -> DataFrame:
+        """A row per run."""
+        from pandas import DataFrame
+
+        return DataFrame([column.to_dict() for column in self.columns])
+
+    def gantt(self, window: tuple[float, float] | None = None) -> Figure:
+        """The Gantt charts above each other on one time axis, as a matplotlib figure; *window* in seconds zooms in."""
+        from trainsim.report.stack import stacked
+
+        return stacked(self.results, self.names, window=window)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data with stable keys: ``runs``, and ``differences`` of each later run from the first."""
+        return {
+            "runs": [column.to_dict() for column in self.columns],
+            "differences": [one.to_dict() for one in self.differences],
+        }
+
+    def __repr__(self) -> str:
+        steps = ", ".join(f"{column.name}: {column.step_time:.4g} s" for column in self.columns)
+        return f"<SideBySide {steps}>"
+
+    def __rich__(self) -> RenderableType:
+        from trainsim.report.compared import side_by_side
+
+        return side_by_side(self)
+
+    def _repr_html_(self) -> str:
+        from trainsim.report.cards import side_by_side
+
+        return side_by_side(self)
+
+
+def compare(runs: Iterable[Scenario | Result | str | Path]) -> SideBySide:
+    """Run what has not been run yet (scenarios, their files or names) and put it side by side.
+
+    Raises ScenarioError for fewer than two, and what running them raises.
+    """
+    some = list(runs) if not isinstance(runs, str | Path) else [runs]
+    if len(some) < 2:
+        raise ScenarioError(f"{len(some)} to compare: wants two or more scenarios or results")
+    results = tuple(_result(one) for one in some)
+    return SideBySide(results=results, names=_names(results))
+
+
+def _result(one: Scenario | Result | str | Path) -> Result:
+    if isinstance(one, Result):
+        return one
+    return (one if isinstance(one, Scenario) else Scenario.load(one)).run()
+
+
+def _column(name: str, result: Result) -> Column:
+    bubble, lanes, memory = result.bubble, result.lanes, result.memory
+    stages = memory.per_stage
+    held = [in_flight(slots(lanes, int(lanes.trace.rank_class[stage.rank]))) for stage in stages]
+    return Column(
+        name=name,
+        schedule=result.job.pipeline.schedule,
+        step_time=result.step_time,
+        period=result.period,
+        tokens_per_s=result.tokens_per_s,
+        mfu=result.mfu,
+        bubble_fraction=bubble.fraction,
+        span_fraction=bubble.span_fraction,
+        period_fraction=bubble.period_fraction,
+        idle_over_ideal=bubble.idle_over_ideal,
+        activations=tuple(stage.most_activations for stage in stages),
+        in_flight=tuple(held),
+        p2p=result.communication["pp"].bytes_per_rank,
+        dp=result.communication["dp"].bytes_per_rank,
+        memory_peak=memory.peak,
+        fits=memory.fits,
+    )
+
+
+def _names(results: tuple[Result, ...]) -> tuple[str, ...]:
+    """What tells the runs apart: their names, or else the fields of their scenarios that differ."""
+    names = [result.name for result in results]
+    if len(set(names)) == len(names):
+        return tuple(names)
+    every = [stated(result) for result in results]
+    paths = dict.fromkeys(path for one in every[1:] for path in differences(every[0], one) if path != "pipeline.layout")
+    labels = [", ".join(_label(one, path) for path in list(paths)[:LABELS]) for one in every]
+    return tuple(label or f"{name} ({k})" for k, (name, label) in enumerate(zip(names, labels, strict=True), 1))
+
+
+def _label(data: Any, path: str) -> str:
+    """A field of a scenario in few words: ``zb-v``, ``chunks 2``."""
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, dict) else None
+    return data if isinstance(data, str) else f"{path.rpartition('.')[2]} {data}"
