@@ -17,6 +17,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "units",
     "registry",
     "figures",
+    "tables",
     "estimators",
     "frameworks",
     "models",
@@ -45,7 +46,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
 ]
 LEVEL = {part: level for level, part in enumerate(ORDER)}
 
-LAZY = {"matplotlib", "pandas", "networkx", "rich", "typer", "joblib"}  # inside the functions that use them
+LAZY = {"matplotlib", "pandas", "networkx", "rich", "typer", "joblib", "jinja2"}  # inside the functions that use them
 FOR_SURE = {  # modules that are nothing but a use of the library, themselves imported only where they are used
     "cli/__init__.py": {"typer"},
     "cli/commands.py": {"typer"},

@@ -12,8 +12,8 @@ from tests.test_cli import status
 from tests.test_explain import SMALL
 from tests.test_report import printed
 from trainsim.errors import InvalidPlan, ScenarioError
-from trainsim.report.style import size
 from trainsim.study.side_by_side import compare
+from trainsim.units import format_bytes
 
 SCHEDULES = ("1f1b", "zb-h1", "dualpipev")
 
@@ -130,6 +130,6 @@ def test_without_a_pipeline_the_table_says_what_replicas_are_sent() -> None:
     some = ts.compare([base.replace({"sharding.strategy": name}) for name in ("ddp", "zero3")])
     text = " ".join(printed(some).split())
     assert "to other replicas" in text
-    assert all(size(column.dp) in text and column.dp > 0 for column in some.columns)
+    assert all(format_bytes(column.dp) in text and column.dp > 0 for column in some.columns)
     assert ("!: does not fit" in text) == (not all(column.fits for column in some.columns))
     assert not some.columns[0].fits

@@ -10,13 +10,12 @@ from trainsim import units
 from trainsim.errors import TrainsimError
 
 PAIRS: list[tuple[Callable[[float], str], Callable[[units.Quantity], float]]] = [
-    (units.format_bytes, units.parse_bytes),
     (units.format_bandwidth, units.parse_bandwidth),
     (units.format_time, units.parse_time),
     (units.format_count, units.parse_count),
     (units.format_flops, units.parse_flops),
 ]
-PARSERS = [parse for _, parse in PAIRS]
+PARSERS = [units.parse_bytes, *(parse for _, parse in PAIRS)]
 
 
 @pytest.mark.parametrize(("form", "parse"), PAIRS, ids=lambda f: f.__name__)
@@ -26,6 +25,18 @@ def test_what_is_printed_reads_back(
     form: Callable[[float], str], parse: Callable[[units.Quantity], float], value: float
 ) -> None:
     assert parse(form(value)) == pytest.approx(value, rel=0.006, abs=0.006 if form is not units.format_time else 1e-14)
+
+
+@given(value=st.floats(1e-9, 1e15), like=st.floats(1e-9, 1e15))
+@settings(deadline=None, max_examples=80)
+def test_a_column_in_one_unit_is_rounded_to_its_last_decimal(value: float, like: float) -> None:
+    for form, parse in ((units.format_bytes, units.parse_bytes), (units.format_time, units.parse_time)):
+        number, _, unit = form(value, like=like).partition(" ")
+        last = 10.0 ** -len(number.partition(".")[2])
+        assert parse(form(value, like=like)) == pytest.approx(value, rel=1e-9, abs=0.5 * last * parse(f"1{unit}"))
+        shows = float(number) != 0
+        assert shows or value < 0.5
+        assert not shows or unit in (form(like).partition(" ")[2], form(value).partition(" ")[2])
 
 
 @pytest.mark.parametrize("parse", PARSERS, ids=lambda f: f.__name__)

@@ -8,7 +8,7 @@ Gi Ti Pi powers of 1024. In a bandwidth a small b is a bit and a capital B a byt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from math import isfinite
 from types import MappingProxyType
@@ -115,13 +115,17 @@ def parse_flops(value: Quantity) -> float:
     return _parse(value, "a rate of computation", _FLOPS, "312TFLOP/s, 312TFLOPS, 1PFLOP/s or plain FLOP/s")
 
 
-def _format(value: float, scales: list[tuple[float, str]]) -> str:
+def _format(value: float, scales: Sequence[tuple[float, str]]) -> str:
     """*value* in the largest unit that it reaches; two decimals below ten, else one."""
-    size = abs(value)
-    scale, unit = next((pair for pair in scales if size >= pair[0] * 0.99995), scales[-1])
+    scale, unit = _reached(value, scales)
     number = value / scale
     text = f"{number:.2f}" if abs(number) < 9.995 else f"{number:.1f}"
     return f"{text.rstrip('0').rstrip('.')}{unit}"
+
+
+def _reached(value: float, scales: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The largest unit that *value* reaches when it is rounded; *scales* fall."""
+    return next((pair for pair in scales if abs(value) >= pair[0] * 0.99995), scales[-1])
 
 
 def _descending(prefixes: Mapping[str, float], ending: str) -> list[tuple[float, str]]:
@@ -129,14 +133,39 @@ def _descending(prefixes: Mapping[str, float], ending: str) -> list[tuple[float,
 
 
 _SI = {prefix: scale for prefix, scale in _DECIMAL.items() if prefix != "K"}
+_SIZES = _descending({"": 1.0} | _BINARY, "B")
+_TIMES = ((3600.0, " h"), (1.0, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps"))
 
 
-def format_bytes(value: float) -> str:
+def format_bytes(value: float, *, like: float | None = None) -> str:
+    """A size in binary units, with one decimal; in the unit in which *like* would be written, so that a column reads.
+
+    >>> format_bytes(79.2 * 2**30), format_bytes(2**29, like=2**36), format_bytes(512), format_bytes(0)
+    ('79.2 GiB', '0.5 GiB', '512 B', '0 B')
     """
-    >>> format_bytes(79.2 * 2**30), format_bytes(0)
-    ('79.2 GiB', '0 B')
+    return _fixed(value, _SIZES, 1, like)
+
+
+def format_time(value: float, *, like: float | None = None, signed: bool = False) -> str:
+    """A time with two decimals, in hours from two of them on; in the unit in which *like* would be written, so that a
+    column reads. *signed*: a difference, with its sign.
+
+    >>> format_time(105.218), format_time(0.01234), format_time(3.2e-6), format_time(9000), format_time(0)
+    ('105.22 s', '12.34 ms', '3.20 us', '2.50 h', '0 s')
+    >>> format_time(0.473, like=105.2), format_time(1e-5, like=105.2), format_time(0.0996, signed=True)
+    ('0.47 s', '10.00 us', '+99.60 ms')
     """
-    return _format(value, _descending({"": 1.0} | _BINARY, "B"))
+    scales = _TIMES if abs(value if like is None else like) >= 7200 else _TIMES[1:]
+    text = _fixed(value, scales, 2, like) if value else "0 s"
+    return f"+{text}" if signed and value >= 0 else text
+
+
+def _fixed(value: float, scales: Sequence[tuple[float, str]], decimals: int, like: float | None) -> str:
+    """*value* with so many decimals; in a unit of its own where that of *like* would show nothing of it."""
+    scale, unit = _reached(value if like is None else like, scales)
+    if like is not None and value and not abs(value) / scale >= 0.5 * 10.0**-decimals:
+        scale, unit = _reached(value, scales)
+    return f"{value / scale:.{0 if unit == ' B' else decimals}f}{unit}"
 
 
 def format_bandwidth(value: float) -> str:
@@ -147,57 +176,21 @@ def format_bandwidth(value: float) -> str:
     return _format(value, _descending(_SI, "B/s"))
 
 
-def format_time(value: float) -> str:
-    """Hours only from two of them on.
-
-    >>> format_time(1.26), format_time(105.22), format_time(2.5e-5), format_time(9000)
-    ('1.26 s', '105.2 s', '25 us', '2.5 h')
-    """
-    if value >= 7200:
-        return _format(value, [(3600, " h")])
-    return _format(value, [(1, " s"), (1e-3, " ms"), (1e-6, " us"), (1e-9, " ns"), (1e-12, " ps")])
-
-
-def seconds(value: float) -> str:
-    """A time with two decimals, for tables and sentences.
-
-    >>> seconds(105.218), seconds(0.01234), seconds(3.2e-6), seconds(0)
-    ('105.22 s', '12.34 ms', '3.20 us', '0 s')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(value) >= size * 0.9995:
-            return f"{value / size:.2f} {unit}"
-    return f"{value / 1e-9:.3g} ns" if value else "0 s"
-
-
-def seconds_of(value: float, whole: float) -> str:
-    """*value* in the unit in which *whole* is written, so that a column reads.
-
-    >>> seconds_of(0.473, 105.2), seconds_of(0.473, 0.9)
-    ('0.47 s', '473.00 ms')
-    """
-    unit, size = next(
-        ((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)) if whole >= s * 0.9995), ("us", 1e-6)
-    )
-    return f"{value / size:.2f} {unit}"
-
-
-def signed_seconds(value: float, whole: float | None = None) -> str:
-    """A difference of times, written as `seconds` does, or in the unit of *whole*.
-
-    >>> signed_seconds(0.0996), signed_seconds(-1.5), signed_seconds(0.0996, 3.0)
-    ('+99.60 ms', '-1.50 s', '+0.10 s')
-    """
-    size = abs(value)
-    return f"{'-' if value < 0 else '+'}{seconds(size) if whole is None else seconds_of(size, whole)}"
-
-
 def format_count(value: float) -> str:
     """
     >>> format_count(176.25e9), format_count(250880), format_count(112)
     ('176.2B', '250.9k', '112')
     """
     return _format(value, [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, "")])
+
+
+def format_number_of(number: int, what: str) -> str:
+    """
+    >>> format_number_of(1, "class"), format_number_of(2, "class"), format_number_of(1200, "stage")
+    ('1 class', '2 classes', '1,200 stages')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"
 
 
 def format_flops(value: float) -> str:

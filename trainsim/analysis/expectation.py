@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trainsim.analysis.critical import CriticalPath
 from trainsim.analysis.reasons import Facts
-from trainsim.units import signed_seconds
+from trainsim.units import format_time
 
 PASSES = "passes and messages"
 
@@ -63,7 +63,7 @@ class Expectation:
             return "the two agree"
         most = max(self.phases, key=lambda phase: abs(phase.difference))
         reasons = self.facts.of_passes(most.difference) if most.name == PASSES else self.facts.of_the_end()
-        text = f"most of it in {most.name} ({signed_seconds(most.difference)})"
+        text = f"most of it in {most.name} ({format_time(most.difference, signed=True)})"
         return ": ".join(filter(None, (text, "; ".join(reasons))))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainsim.contracts.job import Delay, Job, Skip, Slow
-from trainsim.units import seconds
+from trainsim.units import format_time
 
 MATTERS = 0.1
 """Part of a difference from which on a cause is named."""
@@ -31,7 +31,7 @@ class Facts:
         """Why the passes take *difference* seconds more (or less) than in the closed form."""
         yield from self.slow
         if self.contention > MATTERS * abs(difference) and difference > 0:
-            yield f"kernels take {seconds(self.contention)} longer beside collectives than alone"
+            yield f"kernels take {format_time(self.contention)} longer beside collectives than alone"
         if self.slow or self.contention > MOSTLY * difference > 0:
             return
         if self.uneven:
@@ -57,7 +57,7 @@ def slow_things(job: Job) -> tuple[str, ...]:
 
 def _words(job: Job, what: Slow | Delay) -> str:
     if isinstance(what, Delay):
-        return f"rank {what.rank} loses {seconds(what.seconds)} before its first {what.at}"
+        return f"rank {what.rank} loses {format_time(what.seconds)} before its first {what.at}"
     if what.links:
         name = what.links[0] if len(what.links) == 1 else f"{len(what.links)} links"
         return f"{name} at {what.factor:.3g} of the bandwidth"

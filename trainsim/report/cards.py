@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from trainsim.report.markup import bar, css, image, png_of, table
-from trainsim.report.style import seconds, seconds_of, signed_seconds, size
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from trainsim.result.comparison import Comparison
@@ -20,7 +20,7 @@ def comparison(one: Comparison) -> str:
     rows = [
         (
             escape(part),
-            signed_seconds(change, most),
+            format_time(change, like=most, signed=True),
             bar([(abs(change) / most, "#c0392b" if change > 0 else "#2e8b57")]),
             escape(one.words(part)),
         )
@@ -28,13 +28,13 @@ def comparison(one: Comparison) -> str:
     ]
     changes = [(escape(path), escape(str(a)), escape(str(b))) for path, (a, b) in one.changes.items()]
     pairs = [
-        ("step", seconds(one.step_before), seconds(one.step_after)),
+        ("step", format_time(one.step_before), format_time(one.step_after)),
         ("MFU", f"{one.mfu_before:.1%}", f"{one.mfu_after:.1%}"),
         ("bubble", f"{one.bubble_before:.1%}", f"{one.bubble_after:.1%}"),
-        ("memory", size(one.memory_before), size(one.memory_after)),
+        ("memory", format_bytes(one.memory_before), format_bytes(one.memory_after)),
     ]
     return (
-        f"<style>{css()}</style><div class='trainsim card'><h3>{signed_seconds(one.seconds)} ({one.ratio:+.1%})</h3>"
+        f"<style>{css()}</style><div class='trainsim card'><h3>{format_time(one.seconds, signed=True)} ({one.ratio:+.1%})</h3>"  # noqa: E501
         f"{table(('', *one.titles), [*pairs, *changes])}{table(('part', 'change', '', ''), rows)}</div>"
     )
 
@@ -43,8 +43,8 @@ def side_by_side(some: SideBySide) -> str:
     """Runs in a table with their Gantt charts on one time axis, for a notebook."""
     rows = [
         (
-            escape(c.name), seconds(c.step_time), f"{c.bubble_fraction:.1%}", f"{c.mfu:.1%}", size(max(c.activations)),
-            size(c.p2p), size(c.dp), size(c.memory_peak) + ("" if c.fits else ": does not fit"),
+            escape(c.name), format_time(c.step_time), f"{c.bubble_fraction:.1%}", f"{c.mfu:.1%}", format_bytes(max(c.activations)),  # noqa: E501
+            format_bytes(c.p2p), format_bytes(c.dp), format_bytes(c.memory_peak) + ("" if c.fits else ": does not fit"),
         )
         for c in some.columns
     ]  # fmt: skip
@@ -55,11 +55,11 @@ def side_by_side(some: SideBySide) -> str:
 def explanation(one: Explanation) -> str:
     """What would make a step shorter, for a notebook."""
     lost = [
-        (escape(cause), seconds_of(value, one.step), f"{value / one.step:.1%}", escape(one.losses.words[cause]))
+        (escape(cause), format_time(value, like=one.step), f"{value / one.step:.1%}", escape(one.losses.words[cause]))
         for cause, value in sorted(one.losses.causes.items(), key=lambda item: -item[1])
     ]
     options = [(escape(one.sentence(option)),) for option in (*one.actions, *one.resources)]
-    title = f"{escape(one.name)}: {seconds(one.losses.lost)} of {seconds(one.step)} are lost"
+    title = f"{escape(one.name)}: {format_time(one.losses.lost)} of {format_time(one.step)} are lost"
     return (
         f"<style>{css()}</style><div class='trainsim card'><h3>{title}</h3>"
         f"{table(('', 'lost', '', ''), lost)}{table(('what would pay',), options)}</div>"

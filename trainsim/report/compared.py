@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.report.prose import Prose
-from trainsim.report.style import seconds, signed_seconds, size
 from trainsim.report.text import bar, coloured, plain, table, titled
+from trainsim.tables.prose import Prose
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,13 +27,13 @@ def side_by_side(some: SideBySide) -> RenderableType:
         change = "" if column is first else f"{ratio - 1.0:+.1%}" if ratio < 2.0 else f"x {ratio:.3g}"
         grid.add_row(
             Prose(plain(column.name)),
-            seconds(column.step_time),
+            format_time(column.step_time),
             change,
             f"{column.bubble_fraction:.1%}",
             f"{column.mfu:.1%}",
-            size(max(column.activations)),
-            size(column.p2p if piped else column.dp),
-            size(column.memory_peak) + ("" if column.fits else " [red]!"),
+            format_bytes(max(column.activations)),
+            format_bytes(column.p2p if piped else column.dp),
+            format_bytes(column.memory_peak) + ("" if column.fits else " [red]!"),
         )
     note = f"keeps: activations on the fullest rank; sends: to other {'stages' if piped else 'replicas'}, per rank"
     if not all(column.fits for column in some.columns):
@@ -50,12 +50,12 @@ def comparison(one: Comparison) -> RenderableType:
     faster = "shorter" if one.seconds < 0 else "longer"
     lines = [
         Prose(
-            f"{seconds(one.step_before)} -> {seconds(one.step_after)}: the step is [bold]{seconds(abs(one.seconds))} "
+            f"{format_time(one.step_before)} -> {format_time(one.step_after)}: the step is [bold]{format_time(abs(one.seconds))} "  # noqa: E501
             f"({abs(one.ratio):.1%}) {faster}[/]"
         ),
         Prose(
             f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> "
-            f"{one.bubble_after:.1%}, memory {size(one.memory_before)} -> {size(one.memory_after)}"
+            f"{one.bubble_after:.1%}, memory {format_bytes(one.memory_before)} -> {format_bytes(one.memory_after)}"
         ),
         *(Prose(plain(f"{path}: {before} -> {after}"), "dim") for path, (before, after) in one.changes.items()),
     ]
@@ -65,7 +65,7 @@ def comparison(one: Comparison) -> RenderableType:
         colour = "red" if change > 0 else "green"
         grid.add_row(
             part,
-            signed_seconds(change, most),
+            format_time(change, like=most, signed=True),
             coloured(bar(abs(change) / most, 20), colour),
             Prose(one.words(part), "dim"),
         )

@@ -12,8 +12,8 @@ from trainsim.figures import figure as new_figure
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import Scene, Stage, actors, scene
 from trainsim.report.strip import strip
-from trainsim.report.style import seconds
 from trainsim.report.windows import Window, detailed, windows
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def _windows(
     start, end = max(0.0, float(window[0])), min(result.duration, float(window[1]))
     if not start < end:
         raise InvalidPlan(f"window {tuple(window)} shows nothing: the step is from 0 to {result.duration:.6g} s")
-    return (Window(f"{seconds(start)} to {seconds(end)}", start, end),)
+    return (Window(f"{format_time(start)} to {format_time(end)}", start, end),)
 
 
 def _layout(scenes: Sequence[Scene], stages: int) -> Layout:
@@ -123,11 +123,10 @@ def _overview(axes: Axes, result: Result, stages: Sequence[Stage], parts: Sequen
 
 def _title(figure: Figure, result: Result, layout: Layout) -> None:
     bubble = result.bubble
-    period = f", period {seconds(result.period)}" if result.period is not None else ""
-    step, mfu = f"step {seconds(result.step_time)}{period}", f"MFU {result.mfu:.1%}"
-    phases = (
-        f"warm-up {seconds(bubble.warmup_s)}, steady {seconds(bubble.steady_s)}, cool-down {seconds(bubble.cooldown_s)}"
-    )
+    period = f", period {format_time(result.period)}" if result.period is not None else ""
+    step, mfu = f"step {format_time(result.step_time)}{period}", f"MFU {result.mfu:.1%}"
+    parts = {"warm-up": bubble.warmup_s, "steady": bubble.steady_s, "cool-down": bubble.cooldown_s}
+    phases = ", ".join(f"{name} {format_time(value)}" for name, value in parts.items())
     pipeline = len(bubble.per_stage) > 1
     text = "    ".join([step, f"bubble {bubble.fraction:.1%}", mfu, phases] if pipeline else [step, mfu])
     y = 1 - 0.2 / layout.height

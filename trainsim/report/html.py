@@ -10,8 +10,9 @@ from trainsim.analysis.stalls import REASONS
 from trainsim.report.markup import bar, css, image, items, png_of, section, table
 from trainsim.report.memory_page import memory_charts, memory_table
 from trainsim.report.memory_words import short_verdict
-from trainsim.report.style import CONVENTION, PARTS, count, seconds, seconds_of, signed_seconds, size
+from trainsim.report.style import CONVENTION, PARTS
 from trainsim.report.text import ROW, waits_for
+from trainsim.units import format_bytes, format_count, format_time
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -66,13 +67,13 @@ def tiles(result: Result) -> str:
     """The figures that matter most."""
     use, speed = result.memory, result.throughput
     figures = [
-        ("step time", seconds(result.step_time), _beside(result)),
+        ("step time", format_time(result.step_time), _beside(result)),
         ("throughput", f"{speed.tokens_per_s:,.0f}", "tokens/s"),
         ("MFU", f"{speed.mfu:.1%}", f"{speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
         ("HFU", f"{speed.hfu:.1%}", f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s per GPU"),
-        ("bubble", f"{result.bubble.fraction:.1%}", f"of {seconds(result.bubble.window_s)}, first to last pass"),
-        ("memory", size(use.peak), f"of {size(use.capacity)}: {short_verdict(use)}"),
-        ("GPUs", f"{result.lanes.ranks:,}", f"{count(result.parameters['total'])} parameters"),
+        ("bubble", f"{result.bubble.fraction:.1%}", f"of {format_time(result.bubble.window_s)}, first to last pass"),
+        ("memory", format_bytes(use.peak), f"of {format_bytes(use.capacity)}: {short_verdict(use)}"),
+        ("GPUs", f"{result.lanes.ranks:,}", f"{format_count(result.parameters['total'])} parameters"),
     ]
     alarm = {"memory": "" if use.fits else " alarm"}
     inner = "".join(
@@ -84,8 +85,8 @@ def tiles(result: Result) -> str:
 
 
 def _beside(result: Result) -> str:
-    period = f"period {seconds(result.period)}, " if result.period is not None else ""
-    return f"{period}closed form {seconds(result.estimate.seconds)}"
+    period = f"period {format_time(result.period)}, " if result.period is not None else ""
+    return f"{period}closed form {format_time(result.estimate.seconds)}"
 
 
 def breakdown(result: Result) -> str:
@@ -95,7 +96,7 @@ def breakdown(result: Result) -> str:
     rows = [
         (
             f"<i style='background:{PARTS[part]}'></i>{escape(part)}",
-            seconds_of(value, step),
+            format_time(value, like=step),
             f"{value / step:.1%}",
             bar([(value / step, PARTS[part])]),
             escape(TITLES[part] + _late(result, part)),
@@ -107,7 +108,7 @@ def breakdown(result: Result) -> str:
 
 def _late(result: Result, part: str) -> str:
     late = result.waiting[part]
-    return f"; {seconds_of(late, result.step_time)} of it {WAITING[part]}" if part in WAITING and late > 0 else ""
+    return f"; {format_time(late, like=result.step_time)} of it {WAITING[part]}" if part in WAITING and late > 0 else ""
 
 
 def png(result: Result) -> bytes:
@@ -122,17 +123,17 @@ def _bubble(result: Result) -> str:
     rows = [
         (
             f"stage {stage.stage}", f"{share:.1%}", bar([(share, "#8c8c8c")]),
-            *(seconds_of(getattr(stage, f"{phase}_s"), one.window_s) for phase in ("warmup", "steady", "cooldown")),
-            *(seconds_of(getattr(stage, reason), one.window_s) for reason in REASONS),
+            *(format_time(getattr(stage, f"{phase}_s"), like=one.window_s) for phase in ("warmup", "steady", "cooldown")),  # noqa: E501
+            *(format_time(getattr(stage, reason), like=one.window_s) for reason in REASONS),
         )
         for share, stage in zip(one.per_stage, one.stages, strict=False)
     ]  # fmt: skip
     period = f"; {one.period_fraction:.2%} of the steady state" if one.period_fraction is not None else ""
     text = (
-        f"<p>{one.fraction:.2%} of the pipeline's window is idle (1 − busy / window): of {seconds(one.window_s)}, from "
+        f"<p>{one.fraction:.2%} of the pipeline's window is idle (1 − busy / window): of {format_time(one.window_s)}, from "  # noqa: E501
         f"the start of the step to its last pass. As idle over ideal time {one.idle_over_ideal:.2%}; over the longest "
-        f"time from a rank's first pass to its last {one.span_fraction:.2%}{period}. Warm-up {seconds(one.warmup_s)}, "
-        f"steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}.</p><p class='note'>{escape(ROW)}</p>"
+        f"time from a rank's first pass to its last {one.span_fraction:.2%}{period}. Warm-up {format_time(one.warmup_s)}, "  # noqa: E501
+        f"steady {format_time(one.steady_s)}, cool-down {format_time(one.cooldown_s)}.</p><p class='note'>{escape(ROW)}</p>"  # noqa: E501
     )
     waits = [f"for {reason}" for reason in REASONS.values()][:-1]
     head = ("", "idle", "", "in warm-up", "steady", "cool-down", *waits, "is done")
@@ -144,7 +145,7 @@ def _waits(result: Result) -> str:
     rows = [
         (
             f"stage {w.stage}",
-            seconds_of(w.seconds, step),
+            format_time(w.seconds, like=step),
             bar([(w.seconds / step, "#8c8c8c")]),
             escape(waits_for(w.what, w.source, w.stage)),
         )
@@ -159,11 +160,11 @@ def _communication(result: Result) -> str:
         (
             kind,
             f"{t.operations:,.0f}",
-            size(t.bytes_per_rank),
-            size(t.bytes_inter_node_per_rank),
-            seconds(t.time_s),
-            seconds(t.waiting_s),
-            seconds(t.exposed_s),
+            format_bytes(t.bytes_per_rank),
+            format_bytes(t.bytes_inter_node_per_rank),
+            format_time(t.time_s),
+            format_time(t.waiting_s),
+            format_time(t.exposed_s),
         )
         for kind, t in result.communication.items()
         if t.operations
@@ -174,7 +175,7 @@ def _communication(result: Result) -> str:
 
 def _critical(result: Result) -> str:
     rows = [
-        (escape(c.kind), seconds_of(c.seconds, result.step_time), f"{c.share:.1%}", bar([(c.share, "#c0142b")]))
+        (escape(c.kind), format_time(c.seconds, like=result.step_time), f"{c.share:.1%}", bar([(c.share, "#c0142b")]))
         for c in result.critical_path.causes
     ]
     return table(("kind", "on the path", "share", ""), rows)
@@ -183,9 +184,10 @@ def _critical(result: Result) -> str:
 def _estimate(result: Result) -> str:
     one = result.estimate
     rows = [
-        (escape(p.name), seconds(p.closed_form), seconds(p.simulated), signed_seconds(p.difference)) for p in one.phases
+        (escape(p.name), format_time(p.closed_form), format_time(p.simulated), format_time(p.difference, signed=True))
+        for p in one.phases
     ]
-    rows.append(("step", seconds(one.seconds), seconds(one.simulated), f"{one.difference:+.1%}"))
+    rows.append(("step", format_time(one.seconds), format_time(one.simulated), f"{one.difference:+.1%}"))
     return table(("phase", "closed form", "on the critical path", "difference"), rows)
 
 

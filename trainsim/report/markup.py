@@ -48,7 +48,7 @@ def items(lines: Iterable[str]) -> str:
 @cache
 def css() -> str:
     """The style of pages and cards."""
-    return (files("trainsim.report") / "report.css").read_text()
+    return (files("trainsim.tables") / "templates" / "page.css").read_text()
 
 
 def png_of(figure: Figure) -> bytes:

@@ -15,8 +15,9 @@ from trainsim.report.memory_words import peak_words, top_of, verdicts
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, time_axis
 from trainsim.report.scene import Stage, actors
 from trainsim.report.strip import painted, strip
-from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY, counted, size
+from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY
 from trainsim.report.windows import Window
+from trainsim.units import format_bytes, format_number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +165,7 @@ def _passes(axes: Axes, stage: Stage, part: Window, *, last: bool) -> None:
 
 def _title(figure: Figure, result: Result, total: float, *, hidden: int) -> None:
     use = result.memory
-    left = f"   (without {counted(hidden, 'stage')} in the middle)" if hidden else ""
+    left = f"   (without {format_number_of(hidden, 'stage')} in the middle)" if hidden else ""
     text = min(verdicts(use), key=lambda words: words.startswith("fits"))
     y = 1 - 0.2 / total
     figure.text(
@@ -184,7 +185,7 @@ def _legend(figure: Figure, stages: Sequence[StageMemory], kinds: set[str], scal
     seen = [category for category in STACK if any(category in stage.levels for stage in stages)]
     first: list[Patch | Line2D] = [Patch(facecolor=MEMORY[c], label=c) for c in seen]
     first.append(Line2D([], [], color="#111111", marker="v", linewidth=0, label="peak"))
-    name = f"capacity, {size(scale.capacity)}" + ("" if scale.shows_capacity else " (above the picture)")
+    name = f"capacity, {format_bytes(scale.capacity)}" + ("" if scale.shows_capacity else " (above the picture)")
     first.append(Line2D([], [], color=CRITICAL, linewidth=1.2, label=name))
     order = [kind for kind in LOOKS if kind in kinds]
     second = [

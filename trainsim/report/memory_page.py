@@ -14,7 +14,8 @@ from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
 from trainsim.report.markup import bar, table
 from trainsim.report.memory_words import peak_words, top_of
 from trainsim.report.scene import MAIN, Stage, actors
-from trainsim.report.style import LOOKS, MEMORY, size
+from trainsim.report.style import LOOKS, MEMORY
+from trainsim.units import format_bytes
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -38,7 +39,7 @@ def memory_table(result: Result) -> str:
         rows.append(
             (
                 f"<span{over}>stage {stage.stage}</span>",
-                size(stage.peak),
+                format_bytes(stage.peak),
                 f"{stage.peak / use.capacity:.0%}",
                 bar(parts, mark=use.capacity / scale),
                 f"rank {stage.rank}, mostly {stage.largest}",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.moments import at_peak
 from trainsim.report.memory_words import verdicts
-from trainsim.report.prose import Prose
 from trainsim.report.serial import memory_dict
-from trainsim.report.style import GIB, MEMORY, seconds, size
+from trainsim.report.style import GIB, MEMORY
 from trainsim.report.text import some, table, titled
+from trainsim.tables.prose import Prose
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -64,8 +65,8 @@ def _moments(result: Result) -> RenderableType:
             continue
         stage = use.per_stage[k]
         doing = Prose(str(at_peak(result.lanes, stage)))
-        full, at = f"{stage.peak / use.capacity:.0%}", seconds(stage.peak_at_s)
-        grid.add_row(f"stage {stage.stage}", size(stage.peak), full, at, doing, stage.largest)
+        full, at = f"{stage.peak / use.capacity:.0%}", format_time(stage.peak_at_s)
+        grid.add_row(f"stage {stage.stage}", format_bytes(stage.peak), full, at, doing, stage.largest)
     return grid
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainsim.analysis.memory import MemoryUse, StageMemory
 from trainsim.analysis.moments import at_peak
-from trainsim.report.style import seconds, size
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -18,23 +18,23 @@ CLOSE = 0.45
 def peak_words(result: Result, stage: StageMemory) -> str:
     """How much a stage holds at most, when, and what takes most of it."""
     return (
-        f"peak {size(stage.peak)} ({stage.peak / result.memory.capacity:.0%}) at {seconds(stage.peak_at_s)}, "
-        f"{at_peak(result.lanes, stage)}; largest: {stage.largest}, {size(stage.part(stage.largest))}"
+        f"peak {format_bytes(stage.peak)} ({stage.peak / result.memory.capacity:.0%}) at "
+        f"{format_time(stage.peak_at_s)}, {at_peak(result.lanes, stage)}; largest: {stage.largest}, {format_bytes(stage.part(stage.largest))}"  # noqa: E501
     )
 
 
 def verdict(use: MemoryUse) -> str:
     """Whether GPUs have room, and how full the fullest is. The allocator gives its slack back before it fails."""
     state = "DOES NOT FIT" if not use.gpus_fit else "fits" if use.peak <= use.capacity else "fits barely"
-    least = f" ({size(use.needed)} without the allocator's slack)" if state == "fits barely" else ""
-    return f"{state}: peak {size(use.peak)} of {size(use.capacity)}{least} on rank {use.peak_rank}"
+    least = f" ({format_bytes(use.needed)} without the allocator's slack)" if state == "fits barely" else ""
+    return f"{state}: peak {format_bytes(use.peak)} of {format_bytes(use.capacity)}{least} on rank {use.peak_rank}"
 
 
 def verdicts(use: MemoryUse) -> tuple[str, ...]:
     """Of the GPUs, and of hosts and drives if they hold anything."""
     beside = (
-        f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} {size(store.peak_per_node)} of "
-        f"{size(store.capacity)} on the fullest node"
+        f"{'fits' if store.fits else 'DOES NOT FIT'}: {store.name} {format_bytes(store.peak_per_node)} of "
+        f"{format_bytes(store.capacity)} on the fullest node"
         for store in (use.host, use.nvme)
         if store.peak_per_node
     )

@@ -12,8 +12,8 @@ from trainsim.figures import figure as new_figure
 from trainsim.report.panel import WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import Scene, Stage, actors, scene
 from trainsim.report.strip import painted, strip
-from trainsim.report.style import seconds
 from trainsim.report.windows import Window
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def _strip(axes: Axes, stages: Sequence[Stage], duration: float, part: Window) -
 def _end(axes: Axes, result: Result, name: str) -> None:
     """The end of the run, and its name above the chart."""
     bubble = result.bubble
-    text = f"step {seconds(result.step_time)}, bubble {bubble.fraction:.1%}, MFU {result.mfu:.1%}"
+    text = f"step {format_time(result.step_time)}, bubble {bubble.fraction:.1%}, MFU {result.mfu:.1%}"
     axes.axvline(result.duration, color="#111111", linewidth=0.9, linestyle=(0, (4, 3)), zorder=8)
     axes.set_title(name, loc="left", parse_math=False, fontsize=10, fontweight="bold", color="#222222", pad=4)
     axes.set_title(text, loc="right", fontsize=9, color="#222222", pad=4)

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trainsim.units import seconds as seconds
-from trainsim.units import seconds_of as seconds_of
-from trainsim.units import signed_seconds as signed_seconds
-
 
 class Look(NamedTuple):
     """Fill, colour of hatch and text on it, hatch of matplotlib, and what it stands for."""
@@ -81,36 +77,3 @@ CONVENTION = (
 """What MFU and HFU are."""
 CRITICAL = "#c0142b"
 GIB = 2.0**30
-
-
-def count(value: float) -> str:
-    """A large number for people.
-
-    >>> count(176247271424), count(1234.0), count(12)
-    ('176.2 B', '1.2 k', '12')
-    """
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:g}"
-
-
-def counted(number: int, what: str) -> str:
-    """
-    >>> counted(1, "class"), counted(2, "class"), counted(1200, "stage")
-    ('1 class', '2 classes', '1,200 stages')
-    """
-    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number:,} {what}{ending}"
-
-
-def size(value: float) -> str:
-    """Bytes for people, in binary units.
-
-    >>> size(80 * 2**30), size(1536)
-    ('80.0 GiB', '1.5 KiB')
-    """
-    for unit, step in (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)):
-        if abs(value) >= step:
-            return f"{value / step:.1f} {unit}"
-    return f"{value:.0f} B"

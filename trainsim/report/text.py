@@ -9,8 +9,9 @@ from trainsim.analysis.expectation import AGREES
 from trainsim.analysis.kinds import TITLES, WAITING
 from trainsim.analysis.memory import CATEGORIES, StageMemory
 from trainsim.report.memory_words import verdicts
-from trainsim.report.prose import Prose
-from trainsim.report.style import CONVENTION, MEMORY, PARTS, count, counted, seconds, seconds_of, size
+from trainsim.report.style import CONVENTION, MEMORY, PARTS
+from trainsim.tables.prose import Prose
+from trainsim.units import format_bytes, format_count, format_number_of, format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,20 +62,22 @@ def summary(result: Result, files: Sequence[Path] = ()) -> Group:
 def headline(result: Result) -> RenderableType:
     """Step time, speed, and the closed form beside the simulation."""
     speed, lanes, closed = result.throughput, result.lanes, result.estimate
-    rows = {"step time": f"[bold]{seconds(result.step_time)}[/]"}
+    rows = {"step time": f"[bold]{format_time(result.step_time)}[/]"}
     if result.period is not None:
-        rows["period"] = f"{seconds(result.period)} from step to step, {counted(result.steps, 'step')} back to back"
+        rows["period"] = (
+            f"{format_time(result.period)} from step to step, {format_number_of(result.steps, 'step')} back to back"
+        )
     said = "agrees" if abs(closed.difference) < AGREES else f"is {closed.difference:+.1%}: {closed.explanation}"
     rows |= {
-        "closed form": f"{seconds(closed.seconds)}; the simulation {said}",
+        "closed form": f"{format_time(closed.seconds)}; the simulation {said}",
         "throughput": f"{speed.tokens_per_s:,.0f} tokens/s, {speed.samples_per_s:.4g} samples/s, "
         f"{speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU",
         "per GPU": f"model {speed.model_flops_per_gpu / 1e12:.1f} TFLOP/s (MFU {speed.mfu:.1%}), with recomputation "
         f"{speed.hardware_flops_per_gpu / 1e12:.1f} TFLOP/s (HFU {speed.hfu:.1%})",
         "": f"[dim]{CONVENTION}[/]",
         "parameters": _parameters(result.parameters),
-        "simulated": f"{counted(lanes.ranks, 'rank')} as {counted(result.trace.classes, 'class')}, "
-        f"{count(result.trace.operations)} operations, in {seconds(result.simulation.wall_s)}",
+        "simulated": f"{format_number_of(lanes.ranks, 'rank')} as {format_number_of(result.trace.classes, 'class')}, "
+        f"{format_count(result.trace.operations)} operations, in {format_time(result.simulation.wall_s)}",
     }
     grid = table("lL")
     grid.columns[0].style = "bold"
@@ -84,8 +87,8 @@ def headline(result: Result) -> RenderableType:
 
 
 def _parameters(some: Mapping[str, float]) -> str:
-    trained = f", {count(some['trainable'])} of them trained" if some["trainable"] < some["total"] else ""
-    return f"{count(some['total'])} in all{trained}, {count(some['per_rank'])} on the mean rank"
+    trained = f", {format_count(some['trainable'])} of them trained" if some["trainable"] < some["total"] else ""
+    return f"{format_count(some['total'])} in all{trained}, {format_count(some['per_rank'])} on the mean rank"
 
 
 def where(result: Result) -> RenderableType:
@@ -97,14 +100,16 @@ def where(result: Result) -> RenderableType:
             share = value / step
             grid.add_row(
                 part,
-                seconds_of(value, step),
+                format_time(value, like=step),
                 f"{share:.1%}",
                 coloured(bar(share, 18), PARTS[part]),
                 Prose(TITLES[part], "dim"),
             )
         if part in WAITING and result.waiting[part] > WORTH * step:
             late = result.waiting[part]
-            grid.add_row("", seconds_of(late, step), f"{late / step:.1%}", "", Prose(f"of it {WAITING[part]}", "dim"))
+            grid.add_row(
+                "", format_time(late, like=step), f"{late / step:.1%}", "", Prose(f"of it {WAITING[part]}", "dim")
+            )
     return titled("Where the time goes (mean rank; sums to the step)", grid)
 
 
@@ -116,12 +121,14 @@ def bubbles(result: Result) -> RenderableType:
     period = f"; {one.period_fraction:.1%} of the steady state" if one.period_fraction is not None else ""
     lines = [
         Prose(
-            f"{one.fraction:.1%} of the pipeline's window is idle: of {seconds(one.window_s)}, from the start of the "
+            f"{one.fraction:.1%} of the pipeline's window is idle: of {format_time(one.window_s)}, from the start of the "  # noqa: E501
             f"step to its last pass. As idle over ideal time {one.idle_over_ideal:.1%}; over the longest time from a "
             f"rank's first pass to its last {one.span_fraction:.1%}{period}."
         ),
         Prose(ROW, "dim"),
-        Prose(f"warm-up {seconds(one.warmup_s)}, steady {seconds(one.steady_s)}, cool-down {seconds(one.cooldown_s)}"),
+        Prose(
+            f"warm-up {format_time(one.warmup_s)}, steady {format_time(one.steady_s)}, cool-down {format_time(one.cooldown_s)}"  # noqa: E501
+        ),
     ]
     if len(one.per_stage) == 1:
         return titled("Pipeline bubble", "no pipeline: one stage")
@@ -132,7 +139,7 @@ def bubbles(result: Result) -> RenderableType:
             grid.add_row("...")
             continue
         stage, share = one.stages[k], one.per_stage[k]
-        idle = (seconds_of(part, one.window_s) for part in (stage.warmup_s, stage.steady_s, stage.cooldown_s))
+        idle = (format_time(part, like=one.window_s) for part in (stage.warmup_s, stage.steady_s, stage.cooldown_s))
         grid.add_row(f"stage {k}", f"{share:.1%}", coloured(bar(share, 10), "#8c8c8c"), *idle, Prose(stage.mostly))
     return titled("Pipeline bubble", Group(*lines, grid))
 
@@ -153,16 +160,16 @@ def memories(result: Result) -> RenderableType:
             "[bold red]does not fit" if stage.needed > use.capacity else "[yellow]fits barely" if share > 1 else ""
         )
         grid.add_row(
-            f"stage {stage.stage}", size(stage.peak), f"{share:.0%}", _memory_bar(stage_parts(stage), use.capacity, 28),
+            f"stage {stage.stage}", format_bytes(stage.peak), f"{share:.0%}", _memory_bar(stage_parts(stage), use.capacity, 28),  # noqa: E501
             verdict or Prose(f"mostly {stage.largest}", "dim"),
         )  # fmt: skip
     full = use.fullest
-    parts = ", ".join(f"{LETTERS[c]} {c} {size(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
+    parts = ", ".join(f"{LETTERS[c]} {c} {format_bytes(full.part(c))}" for c in CATEGORIES if full.part(c) > 0)
     first, *beside = verdicts(use)
     return titled(
         "Memory",
         Group(
-            Prose(f"{first} (stage {full.stage}), at {seconds(full.peak_at_s)}"),
+            Prose(f"{first} (stage {full.stage}), at {format_time(full.peak_at_s)}"),
             grid,
             Prose(parts, "dim"),
             *map(Prose, beside),
@@ -206,7 +213,7 @@ def waiting(result: Result) -> RenderableType:
         if wait.seconds > WORTH * result.step_time:
             grid.add_row(
                 f"stage {wait.stage} waits",
-                seconds_of(wait.seconds, result.step_time),
+                format_time(wait.seconds, like=result.step_time),
                 Prose(waits_for(wait.what, wait.source, wait.stage)),
             )
     return titled("Who waits for whom (longest)", grid)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainsim.analysis.kinds import TITLES, WAITING
-from trainsim.units import seconds, signed_seconds
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,7 +66,7 @@ class Comparison:
         late = self.waiting.get(part, 0.0)
         if part not in WAITING or abs(late) < 0.1 * abs(self.breakdown[part]):
             return TITLES[part]
-        return f"{TITLES[part]}, {signed_seconds(late)} of it {WAITING[part]}"
+        return f"{TITLES[part]}, {format_time(late, signed=True)} of it {WAITING[part]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; SI units."""
@@ -88,9 +88,9 @@ class Comparison:
         return f"<Comparison {self.titles[1]} against {self.titles[0]}: {self}>"
 
     def __str__(self) -> str:
-        steps = f"{seconds(self.step_before)} -> {seconds(self.step_after)}"
-        text = f"{signed_seconds(self.seconds)} ({self.ratio:+.1%}): {steps}"
-        causes = [f"{signed_seconds(change)} {self.words(part)}" for part, change in self.causes[:4]]
+        steps = f"{format_time(self.step_before)} -> {format_time(self.step_after)}"
+        text = f"{format_time(self.seconds, signed=True)} ({self.ratio:+.1%}): {steps}"
+        causes = [f"{format_time(change, signed=True)} {self.words(part)}" for part, change in self.causes[:4]]
         return "; ".join([text, *causes])
 
     def __rich__(self) -> RenderableType:

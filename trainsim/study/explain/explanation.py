@@ -10,7 +10,6 @@ from trainsim.analysis.critical import Cause
 from trainsim.contracts.job import Job
 from trainsim.errors import TrainsimError
 from trainsim.report.progress import bar
-from trainsim.report.style import seconds
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.simulate import simulate
@@ -19,6 +18,7 @@ from trainsim.study.explain.layers import Slowest, moves, slowest
 from trainsim.study.explain.losses import RUNS, Losses, losses
 from trainsim.study.explain.options import LAYERS, RESOURCE, Option, Trial
 from trainsim.study.explain.resources import RESOURCES, resources
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,7 +61,7 @@ class Explanation:
         A larger batch is compared for as many tokens as a step has now.
         """
         verb = "save" if option.saves >= 0 else "cost"
-        ends = f"{verb} {seconds(abs(option.saves))} of {seconds(self.step)}"
+        ends = f"{verb} {format_time(abs(option.saves))} of {format_time(self.step)}"
         if option.kind == LAYERS:
             return f"{self.slowest}: moving {option.title} would {ends}"
         if option.kind == RESOURCE:

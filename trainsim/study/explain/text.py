@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.report.prose import Prose
-from trainsim.report.style import seconds, seconds_of, size
 from trainsim.report.text import bar, coloured, plain, table, titled
 from trainsim.study.explain.losses import WORDS
+from trainsim.tables.prose import Prose
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -25,7 +25,7 @@ def explanation(one: Explanation) -> Group:
     from rich.console import Group
 
     return Group(
-        titled(one.name, f"step {seconds(one.step)} (at detail block); {one.slowest}"),
+        titled(one.name, f"step {format_time(one.step)} (at detail block); {one.slowest}"),
         _losses(one),
         titled("What would pay most (each was run)", _actions(one)),
         titled("If it were twice as fast", _resources(one)),
@@ -37,14 +37,18 @@ def _losses(one: Explanation) -> RenderableType:
     lost = one.losses
     grid = table("lrrlL")
     grid.add_row(
-        "work", seconds_of(lost.work, one.step), f"{lost.work / one.step:.1%}", "", Prose("of the mean rank", "dim")
+        "work",
+        format_time(lost.work, like=one.step),
+        f"{lost.work / one.step:.1%}",
+        "",
+        Prose("of the mean rank", "dim"),
     )
     for cause, value in sorted(lost.causes.items(), key=lambda item: -item[1]):
         if abs(value) > 5e-4 * one.step:
             part = value / one.step
             drawn = coloured(bar(abs(part), 12), SPENT)
-            grid.add_row(cause, seconds_of(value, one.step), f"{part:.1%}", drawn, Prose(WORDS[cause], "dim"))
-    return titled(f"Where {seconds(lost.lost)} of {seconds(one.step)} are lost", grid)
+            grid.add_row(cause, format_time(value, like=one.step), f"{part:.1%}", drawn, Prose(WORDS[cause], "dim"))
+    return titled(f"Where {format_time(lost.lost)} of {format_time(one.step)} are lost", grid)
 
 
 def _actions(one: Explanation) -> RenderableType:
@@ -58,7 +62,7 @@ def _actions(one: Explanation) -> RenderableType:
         grid = table("rL")
         grid.add_row(f"{number}.", Prose(plain(one.sentence(option))))
         fits = "" if option.fits else ": does not fit"
-        grid.add_row("", Prose(f"{plain(_how(option))}memory {size(option.memory)}{fits}", "dim"))
+        grid.add_row("", Prose(f"{plain(_how(option))}memory {format_bytes(option.memory)}{fits}", "dim"))
         blocks.append(grid)
     if one.refused:
         blocks.append(f"[dim]not possible here: {'; '.join(one.refused)}")
@@ -81,7 +85,7 @@ def _resources(one: Explanation) -> RenderableType:
     for option in one.resources:
         part = option.saves / one.step
         grid.add_row(
-            option.title, seconds_of(option.saves, one.step), f"{part:.1%}", coloured(bar(part, 20), SAVED),
+            option.title, format_time(option.saves, like=one.step), f"{part:.1%}", coloured(bar(part, 20), SAVED),
             f"{option.share:.1%}" if option.share is not None else "",
         )  # fmt: skip
     return grid
@@ -93,7 +97,7 @@ def _path(one: Explanation) -> RenderableType:
         if cause.share > 5e-4:
             grid.add_row(
                 cause.kind,
-                seconds_of(cause.seconds, one.step),
+                format_time(cause.seconds, like=one.step),
                 f"{cause.share:.1%}",
                 coloured(bar(cause.share, 20), PATH),
             )

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.memory import NEARLY_FULL
-from trainsim.report.prose import Prose
-from trainsim.report.style import seconds, size
 from trainsim.report.text import plain, titled
+from trainsim.tables.prose import Prose
+from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -70,8 +70,8 @@ def _lines(one: Tried, capacity: float) -> Iterator[str]:
     if len(name) > NAME:
         yield name
         name = " " * NAME
-    step, longer = seconds(one.step or 0.0), one.longer or 0.0
-    yield f"{name} {size(one.peak or 0.0):>9} {full:>5.0%} {step:>9} {longer:>+7.1%}  {verdict}"
+    step, longer = format_time(one.step or 0.0), one.longer or 0.0
+    yield f"{name} {format_bytes(one.peak or 0.0):>9} {full:>5.0%} {step:>9} {longer:>+7.1%}  {verdict}"
 
 
 def set_words(one: Tried) -> str:

@@ -1,0 +1,54 @@
+"""Tables and sections as HTML, by jinja2: the templates beside this module hold all the markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from trainsim.tables.blocks import Section
+from trainsim.tables.cells import Bar, Sign
+from trainsim.tables.table import Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def environment() -> Environment:
+    """The templates of pages; everything that they put in is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("trainsim.tables", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    env.tests["bar"] = lambda cell: isinstance(cell, Bar)
+    env.tests["sign"] = lambda cell: isinstance(cell, Sign)
+    env.filters["kind"] = lambda block: type(block).__name__
+    return env
+
+
+@cache
+def css() -> str:
+    """The style of pages and cards."""
+    return (files("trainsim.tables") / "templates" / "page.css").read_text()
+
+
+def fragment(table: Table) -> str:
+    """A table as a piece of HTML with its style: what a notebook shows."""
+    return card([Section(table.title, (table,))])
+
+
+def card(sections: Iterable[Section], title: str = "") -> str:
+    """Sections as a piece of HTML with its style: what a notebook shows."""
+    return environment().get_template("card.html").render(title=title, sections=tuple(sections), css=css())
+
+
+def page(sections: Iterable[Section], title: str) -> str:
+    """Sections as a page that needs nothing else."""
+    return environment().get_template("page.html").render(title=title, sections=tuple(sections), css=css())
