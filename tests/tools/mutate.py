@@ -45,8 +45,8 @@ FIRST = {  # the tests that most likely notice: they run before all others, to s
     "memory": ["test_states", "test_memory", "test_published_memory", "test_offload"],
     "schedules": ["test_schedules", "test_replay"],
 }
-LIMIT = 900.0
-"""Seconds after which a mutant that makes the tests hang counts as killed."""
+LIMIT = 300.0
+"""Seconds of one run of tests after which a mutant that makes them hang counts as killed."""
 
 SWAPPED: dict[type, type] = {
     ast.Add: ast.Sub,
