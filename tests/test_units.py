@@ -35,7 +35,7 @@ def test_a_column_in_one_unit_is_rounded_to_its_last_decimal(value: float, like:
         last = 10.0 ** -len(number.partition(".")[2])
         assert parse(form(value, like=like)) == pytest.approx(value, rel=1e-9, abs=0.5 * last * parse(f"1{unit}"))
         shows = float(number) != 0
-        assert shows or value < 0.5
+        assert shows or value <= 0.5
         assert not shows or unit in (form(like).partition(" ")[2], form(value).partition(" ")[2])
 
 
