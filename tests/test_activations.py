@@ -47,7 +47,7 @@ def plain(model: Transformer) -> Transformer:
 def whole(model: Transformer, shape: Shape, style: Style) -> tuple[float, float]:
     """Bytes kept by one layer, and by embedding and head."""
     ends = (*embedding_operations(model, shape, style), *head_operations(model, shape, style))
-    return saved(layer_operations(model, shape, style)), saved(ends)
+    return saved(layer_operations(model.kind, shape, style)), saved(ends)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['model']}-{r['attention']}-{r['sequence_length']}")
@@ -91,7 +91,7 @@ def test_unfused_formula(name: str) -> None:
     model = load_model(name)
     shape = shape_of(model)
     sbh, statistics = shape.tokens * model.hidden, 8 * shape.tokens
-    q, kv, f = (w / model.hidden for w in (model.query_width, model.kv_width, model.ffn_hidden))
+    q, kv, f = (w / model.hidden for w in (model.kind.query_width, model.kind.kv_width, model.ffn_hidden))
     norms = 20 if name == "gemma-2b" else 16
     flash = norms + 4 * q + 4 * kv + 8 * f
     eager = norms + 8 * f + 6 * model.heads * 2048 / model.hidden + (4 * q + 4 * kv if model.kv_heads == 1 else 8 * q)
@@ -105,7 +105,7 @@ def test_dropout_of_scores_replaces_their_copy() -> None:
     gpt = load_model("gpt2-xl")
     shape, style = shape_of(gpt), style_of(TRANSFORMERS, "eager")
     scores = gpt.heads * 2048**2
-    more = saved(layer_operations(gpt, shape, style)) - saved(layer_operations(plain(gpt), shape, style))
+    more = saved(layer_operations(gpt.kind, shape, style)) - saved(layer_operations(plain(gpt).kind, shape, style))
     assert more == scores + 2 * shape.tokens * gpt.hidden  # masks: one of the scores, two of the residual
 
 
@@ -114,7 +114,7 @@ def test_single_precision_keeps_no_second_copy(attention: str) -> None:
     """What is kept in fp32 anyway does not double."""
     model = load_model("llama-3-8b")
     style = style_of(TRANSFORMERS, attention)
-    half, single = (saved(layer_operations(model, shape_of(model, precision=p), style)) for p in ("bf16", "fp32"))
+    half, single = (saved(layer_operations(model.kind, shape_of(model, precision=p), style)) for p in ("bf16", "fp32"))
     assert half < single < 2 * half
 
 
@@ -139,7 +139,8 @@ def test_unfused_frameworks_keep_more(name: str, attention: str) -> None:
     for model in map(plain, map(load_model, ("gpt2-xl", "llama-3-8b", "gemma-2b"))):
         shape = shape_of(model)
         fused, unfused = (
-            saved(layer_operations(model, shape, style_of(f, attention))) for f in (load_framework(name), TRANSFORMERS)
+            saved(layer_operations(model.kind, shape, style_of(f, attention)))
+            for f in (load_framework(name), TRANSFORMERS)
         )
         assert fused <= unfused
 
@@ -150,7 +151,7 @@ def test_unfused_frameworks_keep_more(name: str, attention: str) -> None:
 def test_selective_recomputation_is_between_none_and_full(name: str, attention: str, profile: str) -> None:
     model = load_model(name)
     shape = shape_of(model)
-    layer = layer_operations(model, shape, style_of(load_framework(profile), attention))
+    layer = layer_operations(model.kind, shape, style_of(load_framework(profile), attention))
     kept = sum(o.saved - o.dropped for o in layer)
     again, forward = (sum(w.flops for o in layer for w in getattr(o, part)) for part in ("again", "forward"))
     assert 2 * shape.tokens * model.hidden <= kept <= saved(layer)
@@ -161,12 +162,12 @@ def test_every_second_product() -> None:
     """Of Llama 3 8B: input 2, wq 2, wv 2 kv, attention 2 (+ sums), w1 2 f, w2 2, in units of s b h (torchtitan)."""
     model = load_model("llama-3-8b")
     shape = shape_of(model)
-    layer = layer_operations(model, shape, style_of(load_framework("torchtitan"), "flash2"))
+    layer = layer_operations(model.kind, shape, style_of(load_framework("torchtitan"), "flash2"))
     kept = sum(o.saved - o.dropped for o in layer)
     sums = 4 * model.heads * shape.tokens
-    kv, f = model.kv_width / model.hidden, model.ffn_hidden / model.hidden
+    kv, f = model.kind.kv_width / model.hidden, model.ffn_hidden / model.hidden
     assert kept - sums == (2 + 2 + 2 * kv + 2 + 2 * f + 2) * shape.tokens * model.hidden
-    wk, wo, w3 = model.kv_width, model.query_width, model.ffn_hidden
+    wk, wo, w3 = model.kind.kv_width, model.kind.query_width, model.ffn_hidden
     assert sum(w.flops for o in layer for w in o.again) == 2 * shape.tokens * model.hidden * (wk + wo + w3)
 
 

@@ -55,25 +55,25 @@ def passes(operations: Iterable[Operation]) -> tuple[float, float, float]:
 @pytest.mark.parametrize("rank", [1, 8, 64])
 def test_frozen_weights_cost_two_passes_and_adapters_three(rank: int, targets: tuple[str, ...]) -> None:
     model = with_lora(rank, targets)
-    frozen = passes(layer_operations(BASE, SHAPE, STYLE))[0]
-    small_ones = 2.0 * SHAPE.tokens * adapter_tensors(model, 1, 1).total
-    assert passes(layer_operations(model, SHAPE, STYLE)) == (frozen + small_ones, frozen + small_ones, small_ones)
+    frozen = passes(layer_operations(BASE.kind, SHAPE, STYLE))[0]
+    small_ones = 2.0 * SHAPE.tokens * adapter_tensors(model.kinds[:1], 1).total
+    assert passes(layer_operations(model.kind, SHAPE, STYLE)) == (frozen + small_ones, frozen + small_ones, small_ones)
 
 
 def test_parameters_are_rank_times_both_sides() -> None:
     h, ffn, r = 4096, 11008, 16
-    assert adapter_tensors(with_lora(r), 1, 32).total == 32 * 2 * r * (h + h)
-    assert adapter_tensors(with_lora(r, EVERY), 1, 32).total == 32 * r * (4 * (h + h) + 3 * (h + ffn))
-    assert adapter_tensors(with_lora(r, ["qkv", "fc1"]), 1, 1).total == r * (h + 3 * h) + r * (h + 2 * ffn)
+    assert adapter_tensors(with_lora(r).kinds, 1).total == 32 * 2 * r * (h + h)
+    assert adapter_tensors(with_lora(r, EVERY).kinds, 1).total == 32 * r * (4 * (h + h) + 3 * (h + ffn))
+    assert adapter_tensors(with_lora(r, ["qkv", "fc1"]).kinds[:1], 1).total == r * (h + 3 * h) + r * (h + 2 * ffn)
 
 
 def test_peft_counts_the_same() -> None:
     """4,194,304 trainable parameters of Llama-2-7B with rank 8 on q and v, as peft prints them."""
-    assert adapter_tensors(with_lora(8), 1, 32).total == 4_194_304
+    assert adapter_tensors(with_lora(8).kinds, 1).total == 4_194_304
 
 
 def test_one_side_of_an_adapter_is_cut_over_tensor_parallelism() -> None:
-    for one, half in zip(adapters(with_lora(8, EVERY), 1), adapters(with_lora(8, EVERY), 2), strict=True):
+    for one, half in zip(adapters(with_lora(8, EVERY).kind, 1), adapters(with_lora(8, EVERY).kind, 2), strict=True):
         cut = one.on.outputs if one.on.parallel == "column" else one.on.inputs
         assert one.parameters - half.parameters == 8 * cut / 2
 
@@ -83,8 +83,8 @@ def test_a_frozen_linear_without_an_adapter_keeps_no_input(attention: str) -> No
     style = style_of(load_framework("neutral"), attention)
     rank, tokens = 8, SHAPE.tokens
     model = with_lora(rank, ["q", "down"])
-    kept = {o.name: o.saved for o in layer_operations(model, SHAPE, style)}
-    full = {o.name: o.saved for o in layer_operations(BASE, SHAPE, style)}
+    kept = {o.name: o.saved for o in layer_operations(model.kind, SHAPE, style)}
+    full = {o.name: o.saved for o in layer_operations(BASE.kind, SHAPE, style)}
     h = BASE.hidden
     assert full["fc1"] - kept["fc1"] == 2 * tokens * h
     assert full["proj"] - kept["proj"] == (2 * tokens * h if attention == "eager" else 0), "flash keeps its output"
@@ -103,7 +103,7 @@ def test_embedding_and_head_are_frozen() -> None:
 
 
 def test_nothing_below_the_first_adapter_has_a_gradient() -> None:
-    layer = layer_operations(with_lora(8, ["down"]), SHAPE, STYLE)
+    layer = layer_operations(with_lora(8, ["down"]).kind, SHAPE, STYLE)
     first = first_layer(layer)
     names = [o.name for o in first]
     at = names.index("fc2")
@@ -116,10 +116,10 @@ def test_nothing_below_the_first_adapter_has_a_gradient() -> None:
 def test_only_the_first_layer_of_the_model_is_spared() -> None:
     parts = work_out(small(**SMALL))
     blocks = [parts.layer_blocks(stage) for stage in parts.stages]
-    assert blocks[0][0] is parts.first
-    assert all(block is parts.layer for some in blocks for block in some if block is not parts.first)
-    assert sum(block is parts.first for some in blocks for block in some) == 1
-    assert parts.first.backward_seconds < parts.layer.backward_seconds
+    first, *others = [block for some in blocks for block in some]
+    assert all(block is others[0] for block in others)
+    assert first is not others[0]
+    assert first.backward_seconds < others[0].backward_seconds
 
 
 def test_flops_are_4n_and_not_6n() -> None:
@@ -202,7 +202,7 @@ def test_a_frozen_column_gathers_no_input_for_a_gradient_it_has_not() -> None:
     def gathers(targets: list[str]) -> int:
         lora = {"rank": 8, "targets": targets}
         parts = work_out(small(parallel__sequence_parallel=True, training__tp_overlap="none", model__lora=lora))
-        return sum(isinstance(p, Meet) and p.operation == "all_gather" for p in parts.layer.backward)
+        return sum(isinstance(p, Meet) and p.operation == "all_gather" for p in parts.layers[-1].backward)
 
     assert gathers(["o"]) == 2, "the gradients of both row layers"
     assert gathers(["q", "o"]) == 3
@@ -235,7 +235,7 @@ def test_bad_adapters_name_the_nearest(lora: dict[str, Any], error: type[Excepti
 def test_targets_follow_the_model() -> None:
     with pytest.raises(UnknownName, match="gate"):
         with_lora(8, ["gate"], base="gpt2")
-    assert adapters(with_lora(8, ["up"], base="gpt2"), 1)[0].on.outputs == 4 * 768
+    assert adapters(with_lora(8, ["up"], base="gpt2").kind, 1)[0].on.outputs == 4 * 768
 
 
 FLAT = {"parallel": {"tp": 2, "pp": 1}, "sharding__overlap": True}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
 from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.layer_kind import layer_parameters_per_rank
 from trainsim.models.transformer import (
     Transformer,
     family_names,
-    layer_parameters_per_rank,
     load_model,
     model_names,
     padded_vocab,
@@ -51,7 +51,7 @@ def test_published_parameter_counts(name: str, parameters: int) -> None:
 def test_parameters_by_part(row: dict[str, str]) -> None:
     model = load_model(row["model"])
     assert model.parameters == model.active_parameters == int(row["parameters"])
-    assert (model.layers, model.layer_parameters) == (int(row["layers"]), int(row["layer"]))
+    assert (model.layers, model.kind.parameters) == (int(row["layers"]), int(row["layer"]))
     assert model.embedding_parameters == int(row["embedding"])
     assert model.position_parameters == int(row["positions"])
     assert model.head_parameters == int(row["head"])
@@ -63,7 +63,7 @@ def test_counted_flops(row: dict[str, str]) -> None:
     model, s, b = load_model(row["model"]), int(row["sequence_length"]), int(row["batch"])
     assert model.flops_forward(sequence_length=s, batch=b) == int(row["flops"])
     assert model.logits_flops(sequence_length=s, batch=b) == int(row["logits"])
-    assert model.layer_flops(sequence_length=s, batch=b) == int(row["layer"])
+    assert model.kind.flops(sequence_length=s, batch=b) == int(row["layer"])
 
 
 @pytest.mark.parametrize("name", [n for n in model_names() if n.startswith(("megatron-", "gpt-"))])
@@ -76,7 +76,7 @@ def test_megatron_models_are_as_large_as_their_names(name: str) -> None:
 def test_causal_attention_counts_half_of_the_scores() -> None:
     model = load_model("llama-3-8b")
     full, half = (model.flops_forward(sequence_length=8192, causal=c) for c in (False, True))
-    assert full - half == model.layers * 2 * 8192**2 * model.query_width
+    assert full - half == model.layers * 2 * 8192**2 * model.kind.query_width
 
 
 @pytest.mark.parametrize(("recompute", "passes", "logits"), [("full", 96, 16), ("none", 72, 12)])
@@ -101,9 +101,9 @@ def test_ranks_hold_the_whole_model(name: str, tp: int) -> None:
     if model.heads % tp or model.kv_heads % tp or model.ffn_hidden % tp or model.vocab % tp:
         pytest.skip("does not divide")
     repeated = 2 * model.norm_parameters + (2 * model.hidden if model.biases == "all" else 0)
-    shard = layer_parameters_per_rank(model, tp)
-    assert tp * (shard - repeated) + repeated == model.layer_parameters
-    whole = parameters_per_rank(model, tp, model.layers, embedding=True, head=True, padded_vocab=model.vocab)
+    shard = layer_parameters_per_rank(model.kind, tp)
+    assert tp * (shard - repeated) + repeated == model.kind.parameters
+    whole = parameters_per_rank(model, tp, model.kinds, embedding=True, head=True, padded_vocab=model.vocab)
     everywhere = model.layers * repeated + model.position_parameters
     everywhere += model.embedding_norm_parameters + model.final_norm_parameters
     assert tp * (whole - everywhere) + everywhere == model.parameters
@@ -112,8 +112,10 @@ def test_ranks_hold_the_whole_model(name: str, tp: int) -> None:
 def test_pipeline_stages_hold_the_whole_model_and_a_copy_of_a_tied_embedding() -> None:
     for name, copies in (("gpt-22b", 1), ("llama-2-7b", 0)):
         model = load_model(name)
-        first = parameters_per_rank(model, 1, model.layers // 2, embedding=True, padded_vocab=model.vocab)
-        last = parameters_per_rank(model, 1, model.layers - model.layers // 2, head=True, padded_vocab=model.vocab)
+        first = parameters_per_rank(
+            model, 1, model.kinds[: model.layers // 2], embedding=True, padded_vocab=model.vocab
+        )
+        last = parameters_per_rank(model, 1, model.kinds[model.layers // 2 :], head=True, padded_vocab=model.vocab)
         assert first + last == model.parameters + copies * model.embedding_parameters
 
 
@@ -140,7 +142,7 @@ def test_catalogue_survives_a_round_trip(name: str) -> None:
 def test_families_fill_in_what_is_left_out(family: str) -> None:
     model = transformer({"family": family, "layers": 2, "hidden": 1024, "heads": 8, "vocab": 1000})
     assert (model.kv_heads, model.head_dim) == (8, 128)
-    assert model.parameters > 2 * model.layer_parameters
+    assert model.parameters > 2 * model.kind.parameters
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_saved_bytes_are_korthikantis(tp: int, sequence_parallel: bool, attentio
     """Korthikanti et al. 2022, table 2: sbh(10 + 24/t + 5as/ht), the 10 over t as well with sequence parallelism."""
     model = load_model("gpt-22b")
     shape = shape_of(model, tp=tp, sequence_parallel=sequence_parallel)
-    operations = layer_operations(model, shape, style_of(MEGATRON, attention))
+    operations = layer_operations(model.kind, shape, style_of(MEGATRON, attention))
     sbh, a, s = shape.tokens * model.hidden, model.heads, shape.sequence_length
     linear = sbh * ((10 / tp if sequence_parallel else 10) + 24 / tp)
     scores = sbh * 5 * a * s / model.hidden / tp if attention == "eager" else 0
@@ -57,8 +57,8 @@ def test_saved_bytes_are_korthikantis(tp: int, sequence_parallel: bool, attentio
 def test_saved_bytes_of_a_fused_llama(name: str) -> None:
     """Norms and their outputs 8, attention 4q + 4kv, gated MLP 6f; in units of s b h (q, kv, f: widths over hidden)."""
     model, framework = load_model(name), load_framework("megatron-core")
-    operations = layer_operations(model, shape_of(model), style_of(framework, "cudnn"))
-    q, kv, f = (w / model.hidden for w in (model.query_width, model.kv_width, model.ffn_hidden))
+    operations = layer_operations(model.kind, shape_of(model), style_of(framework, "cudnn"))
+    q, kv, f = (w / model.hidden for w in (model.kind.query_width, model.kind.kv_width, model.ffn_hidden))
     assert saved(operations) / (2 * 2048 * model.hidden) == pytest.approx(8 + 4 * q + 4 * kv + 6 * f)
 
 
@@ -68,8 +68,8 @@ def test_first_figures_of_korthikanti() -> None:
     both = shape_of(model, tp=8, b=4, sequence_parallel=True)
     neither = shape_of(model, tp=8, b=4)
     style = style_of(MEGATRON, "eager")
-    assert model.layers * saved(layer_operations(model, both, style), core=False) / 2**30 == 9.5625
-    assert model.layers * saved(layer_operations(model, neither, style)) / 2**30 == 59.25
+    assert model.layers * saved(layer_operations(model.kind, both, style), core=False) / 2**30 == 9.5625
+    assert model.layers * saved(layer_operations(model.kind, neither, style)) / 2**30 == 59.25
 
 
 def test_logits_are_kept_once_in_32_bits() -> None:
@@ -89,9 +89,9 @@ def test_gemms_are_the_models_flops(name: str, tp: int) -> None:
     if model.kv_heads % tp:
         pytest.skip("does not divide")
     shape = shape_of(model, tp=tp)
-    operations = layer_operations(model, shape, style_of(MEGATRON, "eager"))
+    operations = layer_operations(model.kind, shape, style_of(MEGATRON, "eager"))
     forward, inputs, weights = (sum(w.flops for w in works(operations, part)) for part in ALL)
-    assert tp * forward == model.layer_flops(sequence_length=2048, batch=2)
+    assert tp * forward == model.kind.flops(sequence_length=2048, batch=2)
     assert inputs + weights == 2 * forward
     head = head_operations(model, shape, style_of(MEGATRON))
     assert tp * sum(w.flops for w in works(head, "forward")) == 2.0 * shape.tokens * model.hidden * shape.padded_vocab
@@ -100,16 +100,16 @@ def test_gemms_are_the_models_flops(name: str, tp: int) -> None:
 def test_weights_are_the_layers_matrices() -> None:
     """What weight gradients write is what the rank holds, but for biases and norms."""
     model, tp = load_model("llama-3-70b"), 8
-    operations = layer_operations(model, shape_of(model, tp=tp), style_of(MEGATRON))
+    operations = layer_operations(model.kind, shape_of(model, tp=tp), style_of(MEGATRON))
     written = sum(w.m * w.n for w in works(operations, "weight_gradient") if isinstance(w, Gemm))
-    assert written == parameters_per_rank(model, tp, 1) - 2 * model.norm_parameters
+    assert written == parameters_per_rank(model, tp, model.kinds[:1]) - 2 * model.norm_parameters
 
 
 def test_tensor_parallel_boundaries() -> None:
     """Column before row, twice; the full activation crosses."""
     model = load_model("gpt-22b")
     shape = shape_of(model, tp=8, sequence_parallel=True)
-    cut = [o for o in layer_operations(model, shape, style_of(MEGATRON)) if o.parallel != "none"]
+    cut = [o for o in layer_operations(model.kind, shape, style_of(MEGATRON)) if o.parallel != "none"]
     assert [(o.name, o.parallel) for o in cut] == [
         ("qkv", "column"),
         ("proj", "row"),
@@ -123,7 +123,7 @@ def test_tensor_parallel_boundaries() -> None:
 def test_accumulation_is_fused_or_a_kernel() -> None:
     model = load_model("gpt-22b")
     for name, fused in (("megatron-2022", True), ("megatron-2021", False)):
-        found = works(layer_operations(model, shape_of(model), style_of(load_framework(name))), "weight_gradient")
+        found = works(layer_operations(model.kind, shape_of(model), style_of(load_framework(name))), "weight_gradient")
         assert all(w.accumulates == fused for w in found if isinstance(w, Gemm))
         assert any(w.name.endswith("accumulation") for w in found) != fused
 
@@ -132,14 +132,14 @@ def test_bloom_adds_its_bias_and_its_norm() -> None:
     """ALiBi costs 4 bytes per score in eager attention and nothing in a fused kernel."""
     model, gpt = load_model("bloom-176b"), transformer({**load_model("bloom-176b").to_dict(), "positions": "none"})
     shape, style = shape_of(model, tp=4), style_of(MEGATRON, "eager")
-    extra = set(works(layer_operations(model, shape, style), *ALL)) - set(
-        works(layer_operations(gpt, shape, style), *ALL)
+    extra = set(works(layer_operations(model.kind, shape, style), *ALL)) - set(
+        works(layer_operations(gpt.kind, shape, style), *ALL)
     )
     (alibi,) = extra
     assert isinstance(alibi, MemoryBound)
     assert alibi.nbytes == 4 * 2 * 28 * 2048**2
     fused = style_of(MEGATRON, "flash2")
-    assert layer_operations(model, shape, fused) == layer_operations(gpt, shape, fused)
+    assert layer_operations(model.kind, shape, fused) == layer_operations(gpt.kind, shape, fused)
     assert [o.name for o in embedding_operations(model, shape, style)] == ["embedding", "embedding norm"]
 
 
@@ -148,7 +148,7 @@ def test_dropout_needs_the_model_and_the_framework() -> None:
     with_it, without = style_of(MEGATRON, "eager"), style_of(load_framework("neutral"), "eager")
 
     def drops(model: Transformer, style: Style) -> bool:
-        return any("dropout" in o.name for o in layer_operations(model, shape_of(model), style))
+        return any("dropout" in o.name for o in layer_operations(model.kind, shape_of(model), style))
 
     assert [drops(gpt, with_it), drops(gpt, without), drops(llama, with_it)] == [True, False, False]
 
@@ -156,16 +156,16 @@ def test_dropout_needs_the_model_and_the_framework() -> None:
 def test_fp8_reaches_the_linear_layers_only() -> None:
     model = load_model("llama-3-8b")
     style = style_of(load_framework("megatron-core"), "eager")
-    for w in works(layer_operations(model, shape_of(model, precision="fp8"), style), *ALL):
+    for w in works(layer_operations(model.kind, shape_of(model, precision="fp8"), style), *ALL):
         if isinstance(w, Gemm):
             assert w.precision == ("bf16" if w.batch > 1 else None)
-    low, high = (saved(layer_operations(model, shape_of(model, precision=p), style)) for p in ("fp8", "bf16"))
+    low, high = (saved(layer_operations(model.kind, shape_of(model, precision=p), style)) for p in ("fp8", "bf16"))
     assert low < high
 
 
 def test_32_bits_move_and_keep_twice_as_much() -> None:
     model, style = load_model("llama-3-8b"), style_of(load_framework("megatron-core"))
-    half, full = (layer_operations(model, shape_of(model, precision=p), style) for p in ("bf16", "fp32"))
+    half, full = (layer_operations(model.kind, shape_of(model, precision=p), style) for p in ("bf16", "fp32"))
     assert saved(full) == 2 * saved(half)
     moved = [sum(w.nbytes for w in works(o, *ALL) if isinstance(w, MemoryBound)) for o in (half, full)]
     assert moved[1] == 2 * moved[0]
@@ -173,7 +173,7 @@ def test_32_bits_move_and_keep_twice_as_much() -> None:
 
 def test_context_parallelism_divides_the_queries() -> None:
     model, style = load_model("llama-3-8b"), style_of(MEGATRON)
-    whole, half = (layer_operations(model, shape_of(model, cp=cp), style) for cp in (1, 2))
+    whole, half = (layer_operations(model.kind, shape_of(model, cp=cp), style) for cp in (1, 2))
     assert saved(half) == saved(whole) / 2
     assert [sum(w.flops for w in works(o, *ALL)) for o in (half, half)] == [
         sum(w.flops for w in works(whole, *ALL)) / 2
@@ -187,7 +187,7 @@ def test_every_framework_runs_every_part(name: str, attention: str | None) -> No
     for model in (load_model("gpt2"), load_model("llama-3-8b"), load_model("qwen1.5-7b")):
         shape = shape_of(model)
         for operations in (
-            layer_operations(model, shape, style),
+            layer_operations(model.kind, shape, style),
             embedding_operations(model, shape, style),
             head_operations(model, shape, style),
         ):

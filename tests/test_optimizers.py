@@ -19,8 +19,8 @@ from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step
 from trainsim.program.parts import work_out
 
-LAYER = tensors(load_model("llama-3-8b"), 1, 1)
-MODEL = tensors(load_model("llama-3-8b"), 1, 32, embedding=True, head=True)
+LAYER = tensors(load_model("llama-3-8b"), 1, load_model("llama-3-8b").kinds[:1])
+MODEL = tensors(load_model("llama-3-8b"), 1, load_model("llama-3-8b").kinds, embedding=True, head=True)
 
 
 def step(rank: int = 0, shard: int = 1, **changes: Any) -> list[Kernel | Meet]:
@@ -73,11 +73,12 @@ def test_tensors_add_up_to_the_parameters(name: str, tp: int) -> None:
         pytest.skip("does not divide")
     for layers, embedding, head in product((0, 3), (False, True), (False, True)):
         ends = {"embedding": embedding, "head": head}
-        assert tensors(model, tp, layers, **ends).total == parameters_per_rank(model, tp, layers, **ends)
+        kinds = model.kinds[:layers]
+        assert tensors(model, tp, kinds, **ends).total == parameters_per_rank(model, tp, kinds, **ends)
 
 
 def test_linears_are_cut_over_tensor_parallelism() -> None:
-    whole, half = (linears(load_model("gpt-22b"), tp) for tp in (1, 2))
+    whole, half = (linears(load_model("gpt-22b").kind, tp) for tp in (1, 2))
     for a, b in zip(whole, half, strict=True):
         assert a.outputs * a.inputs == 2 * b.outputs * b.inputs
         assert (a.outputs > b.outputs) == (a.parallel == "column")
@@ -168,7 +169,7 @@ def test_smaller_sums_are_added_with_less_traffic() -> None:
     """A bf16 gradient into an fp32 sum moves 2 + 4 + 4 bytes per parameter, into a bf16 sum 2 + 2 + 2."""
     base = {"framework": "neutral"}
     own, full, low = (
-        work_out(small(**base, **change)).layer.backward_seconds
+        work_out(small(**base, **change)).layers[0].backward_seconds
         for change in ({}, {"training__accumulation_dtype": "fp32"}, {"training__accumulation_dtype": "bf16"})
     )
     assert own == full > low

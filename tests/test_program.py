@@ -82,10 +82,10 @@ def test_activations_in_flight_are_those_of_1f1b() -> None:
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_recomputation_repeats_forward_work_and_keeps_less(recompute: str) -> None:
     job = small(training__recompute=recompute, training__attention="eager")
-    block = lower(job).parts.layer
+    block = lower(job).parts.layers[0]
     again = sum(p.seconds for p in block.backward if isinstance(p, Kernel) and p.kind == "recompute")
     forward = sum(p.seconds for p in block.forward if isinstance(p, Kernel) and p.kind == "forward")
-    none = lower(small(training__attention="eager")).parts.layer
+    none = lower(small(training__attention="eager")).parts.layers[0]
     assert {"none": again == 0, "selective": 0 < again < forward, "full": again == forward}[recompute]
     assert (block.saved < none.saved) == (recompute != "none")
 

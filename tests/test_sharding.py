@@ -255,7 +255,7 @@ LEDGER: dict[str, Callable[[Sizes], float]] = {
 
 def sizes(one: Result) -> Sizes:
     (program,), job = one.simulation.programs, one.job
-    return Sizes(program.parameters, program.parameters - job.model.layers * job.model.layer_parameters)
+    return Sizes(program.parameters, program.parameters - job.model.layers * job.model.kind.parameters)
 
 
 @pytest.mark.parametrize("case", LEDGER)
@@ -319,7 +319,7 @@ def most(one: Result, category: str) -> float:
 
 def units(one: Result) -> tuple[float, float]:
     """Elements of the root and of a layer."""
-    return sizes(one).root, one.job.model.layer_parameters
+    return sizes(one).root, one.job.model.kind.parameters
 
 
 @pytest.mark.parametrize(("case", "layers"), [("fsdp1", 2), ("fsdp1, post", 1), ("fsdp1, no prefetch", 1)])

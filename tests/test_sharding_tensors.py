@@ -40,11 +40,11 @@ def adds_up(model: Transformer, tp: int) -> None:
     def elements(tensors: tuple[module_under_test.Tensor, ...]) -> int:
         return sum(t.elements for t in tensors)
 
-    layer, first = elements(layer_tensors(model, tp)), elements(embedding_tensors(model, tp))
-    assert layer == parameters_per_rank(model, tp, 1)
-    assert first == parameters_per_rank(model, tp, 0, embedding=True)
-    assert elements(head_tensors(model, tp, embedding=False)) == parameters_per_rank(model, tp, 0, head=True)
-    whole = parameters_per_rank(model, tp, model.layers, embedding=True, head=True)
+    layer, first = elements(layer_tensors(model.kind, tp)), elements(embedding_tensors(model, tp))
+    assert layer == parameters_per_rank(model, tp, model.kinds[:1])
+    assert first == parameters_per_rank(model, tp, (), embedding=True)
+    assert elements(head_tensors(model, tp, embedding=False)) == parameters_per_rank(model, tp, (), head=True)
+    whole = parameters_per_rank(model, tp, model.kinds, embedding=True, head=True)
     assert model.layers * layer + first + elements(head_tensors(model, tp)) == whole
     assert sum(modules(model, tp).sizes) == whole
 
@@ -86,7 +86,7 @@ def test_the_vocabularys_padding_is_the_callers(name: str) -> None:
 )
 def test_as_many_tensors_as_transformers_registers(name: str, whole: int, layer: int) -> None:
     model = load_model(name)
-    assert len(layer_tensors(model)) == layer
+    assert len(layer_tensors(model.kind)) == layer
     assert len(modules(model).tensors) == whole
 
 
@@ -135,7 +135,7 @@ def test_a_family_that_forgets_a_module_is_told(monkeypatch: pytest.MonkeyPatch)
     listed = {"registered": ["q", "k", "v", "o", "up", "down", "input norm"]}
     monkeypatch.setattr(module_under_test, "family_modules", lambda family: listed)
     with pytest.raises(InvalidPlan, match="leaves out post norm"):
-        layer_tensors(load_model("llama-2-7b"))
+        layer_tensors(load_model("llama-2-7b").kind)
 
 
 @pytest.mark.parametrize("family", family_names())

@@ -48,7 +48,7 @@ def test_slices_have_the_flops_of_the_sequence(slices: int) -> None:
 
     def flops(shape: Shape, kind: type[Work]) -> float:
         every = (
-            *works(layer_operations(job.model, shape, style)),
+            *works(layer_operations(job.model.kind, shape, style)),
             *works(embedding_operations(job.model, shape, style)),
             *works(head_operations(job.model, shape, style)),
         )
@@ -64,7 +64,8 @@ def test_a_later_slice_looks_at_a_rectangle_and_its_own_square() -> None:
     style = style_of(job.framework)
     first, *_, last = shapes(job, 4)
     kernels = {
-        s: [w for w in works(layer_operations(job.model, s, style)) if isinstance(w, Attention)] for s in (first, last)
+        s: [w for w in works(layer_operations(job.model.kind, s, style)) if isinstance(w, Attention)]
+        for s in (first, last)
     }
     assert [(w.queries, w.keys, w.causal) for w in kernels[first]] == [(256, 256, True)] * 2
     assert [(w.queries, w.keys, w.causal) for w in kernels[last]] == [(256, 768, False), (256, 256, True)] * 2
@@ -75,7 +76,7 @@ def test_eager_scores_grow_with_the_slice() -> None:
     style = style_of(job.framework, "eager")
 
     def scores(shape: Shape) -> Gemm:
-        return next(w for w in works(layer_operations(job.model, shape, style)) if w.name == "scores")  # type: ignore[return-value]
+        return next(w for w in works(layer_operations(job.model.kind, shape, style)) if w.name == "scores")  # type: ignore[return-value]
 
     assert [(s.m, s.n) for s in map(scores, shapes(job, 4))] == [(256, 256), (256, 512), (256, 768), (256, 1024)]
 
@@ -162,7 +163,7 @@ def test_full_recomputation_keeps_keys_and_values_of_slices() -> None:
     whole, cut = (lower(sliced("seq1f1b", k, training__recompute="full")).parts for k in (1, 4))
     job = whole.job
     seen = job.training.sequence_length * 2 * job.model.kv_heads // job.parallel.tp * job.model.head_dim * 2
-    assert sum(one.layer.saved for one in cut.slices) == pytest.approx(whole.layer.saved + seen)
+    assert sum(one.layers[0].saved for one in cut.slices) == pytest.approx(whole.layers[0].saved + seen)
 
 
 @pytest.mark.parametrize("framework", ["neutral", "megatron-core"])

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
+from trainsim.models.layer_kind import counted
 from trainsim.models.tensors import Tensor, embedding_tensors, family_modules, head_tensors, layer_tensors
 from trainsim.models.transformer import Transformer
 
@@ -59,17 +61,19 @@ def modules(model: Transformer, tp: int = 1, *, padded_vocab: int | None = None)
     """
     first = embedding_tensors(model, tp, padded_vocab=padded_vocab)
     last = head_tensors(model, tp, padded_vocab=padded_vocab)
-    layer = layer_tensors(model, tp)
-    tensors = (*first, *(layer * model.layers), *last)
+    of_kind = {kind: layer_tensors(kind, tp) for kind in counted(model.kinds)}
+    layers = [of_kind[kind] for kind in model.kinds]
+    starts = [0, *accumulate(map(len, layers))]  # of each layer's tensors, behind those of the embedding
+    tensors = (*first, *(tensor for layer in layers for tensor in layer), *last)
     tree = family_modules(model.family)
-    outer = _indices((*first, *last), 0, gap=len(layer) * model.layers, after=len(first))
+    outer = _indices((*first, *last), 0, gap=starts[-1], after=len(first))
     outer.setdefault("head", outer["word embedding"])
-    layers = tuple(
-        Module("layer", (), _children(tree["layer"], _indices(layer, len(first) + k * len(layer)), {}))
-        for k in range(model.layers)
+    called = tuple(
+        Module("layer", (), _children(tree["layer"], _indices(layer, len(first) + start), {}))
+        for layer, start in zip(layers, starts, strict=False)
     )
     embedding = tuple(Module(name, outer[name]) for name in dict.fromkeys(t.module for t in first))
-    inserted = {"layers": layers, "embedding": embedding}
+    inserted = {"layers": called, "embedding": embedding}
     return Modules(tensors, Module("root", (), _children(tree["called"], outer, inserted)))
 
 

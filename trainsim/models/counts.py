@@ -4,9 +4,12 @@ Parameters of one rank, and the FLOPs by which training runs are reported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainsim.errors import UnknownName
+from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
 from trainsim.models.lora import adapter_tensors
-from trainsim.models.transformer import Transformer, layer_parameters_per_rank, padded_vocab
+from trainsim.models.transformer import Transformer, padded_vocab
 
 RECOMPUTE = ("none", "selective", "full")
 
@@ -14,23 +17,24 @@ RECOMPUTE = ("none", "selective", "full")
 def parameters_per_rank(
     model: Transformer,
     tp: int,
-    layers: int,
+    kinds: Sequence[LayerKind],
     *,
     embedding: bool = False,
     head: bool = False,
     padded_vocab: int | None = None,
 ) -> int:
-    """Parameters on one rank that holds *layers* layers and, if so said, the embedding and the head.
+    """Parameters on one rank that holds layers of these *kinds* and, if so said, the embedding and the head.
 
     The word embedding is divided over *tp* with its padding (*padded_vocab*, by default Megatron-LM's); positions and
     norms are on every rank. A tied head away from the embedding keeps a copy of it, as with pipeline parallelism.
 
     >>> from trainsim.models.transformer import load_model
-    >>> parameters_per_rank(load_model("llama-2-7b"), 1, 32, embedding=True, head=True)
+    >>> model = load_model("llama-2-7b")
+    >>> parameters_per_rank(model, 1, model.kinds, embedding=True, head=True)
     6738415616
     """
     table = (padded_vocab or _padded(model, tp)) // tp * model.hidden
-    count = layers * layer_parameters_per_rank(model, tp)
+    count = sum(layer_parameters_per_rank(kind, tp) * layers for kind, layers in counted(kinds).items())
     if embedding:
         count += table + model.position_parameters + model.embedding_norm_parameters
     if head:
@@ -59,12 +63,18 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
     """
     if recompute not in RECOMPUTE:
         raise UnknownName("kind of recomputation", recompute, RECOMPUTE)
-    layer = model.layer_flops(sequence_length=sequence_length, batch=batch)
-    scores = 4.0 * batch * sequence_length**2 * model.query_width
     logits = model.logits_flops(sequence_length=sequence_length, batch=batch)
-    if model.lora is not None:
-        adapted = 2.0 * batch * sequence_length * adapter_tensors(model, 1, 1).total
-        again = {"none": 0.0, "selective": scores, "full": layer + adapted}[recompute]
-        return model.layers * (2 * layer + scores + 3 * adapted + again) + 2 * logits
-    again = {"none": 0.0, "selective": scores, "full": layer}[recompute]
-    return model.layers * (3 * layer + again) + 3 * logits
+    size = {"sequence_length": sequence_length, "batch": batch}
+    layers = sum(
+        count * _layer_flops(kind, recompute=recompute, **size) for kind, count in counted(model.kinds).items()
+    )
+    return layers + (3 if model.lora is None else 2) * logits
+
+
+def _layer_flops(kind: LayerKind, *, sequence_length: int, batch: int, recompute: str) -> float:
+    """FLOP of one layer in a step."""
+    layer = kind.flops(sequence_length=sequence_length, batch=batch)
+    scores = 4.0 * batch * sequence_length**2 * kind.query_width
+    adapted = 2.0 * batch * sequence_length * adapter_tensors([kind], 1).total
+    again = {"none": 0.0, "selective": scores, "full": layer + adapted}[recompute]
+    return (3 * layer if kind.lora is None else 2 * layer + scores + 3 * adapted) + again

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.lora import adapted
 from trainsim.models.operations import Attention, Gemm, MemoryBound, Operation, Work
 from trainsim.models.recompute import selective
@@ -34,54 +35,52 @@ SINGLE = 4  # bytes of a number in single precision
 
 
 @lru_cache(maxsize=1024)
-def layer_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-    """One transformer layer in forward order: norm, attention, norm, MLP."""
-    return selective[style.selective](_layer(model, shape, style), model, shape)
+def layer_operations(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    """One transformer layer of this *kind* in forward order: norm, attention, norm, MLP."""
+    return selective[style.selective](adapted(_layer(kind, shape, style), kind, shape, style), kind, shape)
 
 
-@adapted
-def _layer(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-    one = _Layer(model, shape, style)
+def _layer(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    make = _Operations(kind, shape, style)
     return (
-        one.norm("norm1"),
-        one.linear("qkv", one.heads_width, model.hidden, "column", keeps=one.kept_width * shape.element),
-        *one.rope(),
-        *one.attention(),
-        one.linear("proj", model.hidden, one.query_width, "row"),
-        one.residual("add1"),
-        one.norm("norm2"),
-        one.linear("fc1", one.fc1_width, model.hidden, "column"),
-        one.activation(),
-        one.linear("fc2", model.hidden, one.ffn_width, "row"),
-        one.residual("add2"),
+        make.norm("norm1"),
+        make.linear("qkv", make.heads_width, kind.hidden, "column", keeps=make.kept_width * shape.element),
+        *make.rope(),
+        *make.attention(),
+        make.linear("proj", kind.hidden, make.query_width, "row"),
+        make.residual("add1"),
+        make.norm("norm2"),
+        make.linear("fc1", make.fc1_width, kind.hidden, "column"),
+        make.activation(),
+        make.linear("fc2", kind.hidden, make.ffn_width, "row"),
+        make.residual("add2"),
     )
 
 
 @lru_cache(maxsize=1024)
-@adapted
 def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Look-up, positions and, if the model has it, the norm after them."""
-    one = _Layer(model, shape, style)
+    make = _Operations(model.kind, shape, style)
     h, table = model.hidden, shape.padded_vocab // shape.tp * model.hidden
     dense: tuple[Work, ...] = ()  # a framework that accumulates outside the GEMMs adds a whole table per microbatch
     if not style.accumulates:
         dense = (MemoryBound("embedding table", "elementwise", 6.0 * table),)
     lookup = Operation(
         name="embedding",
-        forward=(one.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
-        weight_gradient=(one.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
+        forward=(make.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
+        weight_gradient=(make.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
         parallel="row",
-        boundary=one.boundary,
-        transient=one.boundary + one.weight_gradient("embedding", table)[0],
+        boundary=make.boundary,
+        transient=make.boundary + make.weight_gradient("embedding", table)[0],
     )
-    return (lookup, one.norm("embedding norm")) if model.embedding_norm else (lookup,)
+    operations = (lookup, make.norm("embedding norm")) if model.embedding_norm else (lookup,)
+    return adapted(operations, model.kind, shape, style)
 
 
 @lru_cache(maxsize=1024)
-@adapted
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Final norm, logits and cross-entropy."""
-    one = _Layer(model, shape, style)
+    make = _Operations(model.kind, shape, style)
     columns = shape.padded_vocab // shape.tp
     logits, held = float(shape.tokens * columns), style.saved.logits
     loss = Operation(
@@ -93,25 +92,26 @@ def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Ope
         transient_forward=held.forward * logits,
         transient=held.backward * logits,
     )
-    return (one.norm("final norm"), one.linear("logits", columns, model.hidden, "column", low=False), loss)
+    logits_product = make.linear("logits", columns, model.hidden, "column", low=False)
+    return adapted((make.norm("final norm"), logits_product, loss), model.kind, shape, style)
 
 
-class _Layer:
+class _Operations:
     """Widths of one rank and the operations that are made of them."""
 
-    def __init__(self, model: Transformer, shape: Shape, style: Style):
-        self.model, self.shape, self.style = model, shape, style
-        self.heads = max(1, model.heads // shape.tp)
-        self.kv_heads = max(1, model.kv_heads // shape.tp)
-        self.query_width = self.heads * model.head_dim
-        self.heads_width = self.query_width + 2 * self.kv_heads * model.head_dim
+    def __init__(self, kind: LayerKind, shape: Shape, style: Style):
+        self.kind, self.shape, self.style = kind, shape, style
+        self.heads = max(1, kind.heads // shape.tp)
+        self.kv_heads = max(1, kind.kv_heads // shape.tp)
+        self.query_width = self.heads * kind.head_dim
+        self.heads_width = self.query_width + 2 * self.kv_heads * kind.head_dim
         repeated = style.attention == "eager" and style.saved.expanded_heads and self.kv_heads > 1
         kept_heads = self.heads if repeated else self.kv_heads  # one head for all is broadcast, not repeated
-        self.kept_width = self.query_width + 2 * kept_heads * model.head_dim
-        self.ffn_width = model.ffn_hidden // shape.tp
-        self.fc1_width = self.ffn_width * (2 if model.gated_mlp else 1)
-        self.boundary = float(shape.element * shape.tokens * model.hidden)
-        self.dropout = style.dropout and model.dropout
+        self.kept_width = self.query_width + 2 * kept_heads * kind.head_dim
+        self.ffn_width = kind.ffn_hidden // shape.tp
+        self.fc1_width = self.ffn_width * (2 if kind.gated_mlp else 1)
+        self.boundary = float(shape.element * shape.tokens * kind.hidden)
+        self.dropout = style.dropout and kind.dropout
 
     def moves(self, name: str, kind: str, nbytes: float) -> MemoryBound:
         """A kernel that moves *nbytes* in 16 bits, twice that in 32."""
@@ -119,24 +119,24 @@ class _Layer:
 
     def norm(self, name: str) -> Operation:
         """LayerNorm or RMSNorm: reads and writes once forward, five times that backward."""
-        elements = self.shape.norm_tokens * self.model.hidden
+        elements = self.shape.norm_tokens * self.kind.hidden
         return Operation(
             name=name,
             forward=(self.moves(name, "norm", 4 * elements),),
             input_gradient=(self.moves(name, "norm", 10 * elements),),
             output=self.shape.element * elements,
-            saved=self.kept(self.model.norm, elements, self.shape.norm_tokens),
+            saved=self.kept(self.kind.norm, elements, self.shape.norm_tokens),
             transient=self.working(2 * elements),
         )
 
     def working(self, elements: float) -> float:
         """Bytes of gradients of *elements* activations, and of the residual stream's beside them."""
-        return self.shape.element * (elements + self.shape.norm_tokens * self.model.hidden)
+        return self.shape.element * (elements + self.shape.norm_tokens * self.kind.hidden)
 
     def weight_gradient(self, name: str, parameters: float) -> tuple[float, float]:
         """Bytes of a weight's gradient outside the main buffer: while it is made, and kept for all of its shape."""
         nbytes = float(self.shape.element * parameters)
-        how = "none" if self.model.lora else self.style.weight_gradients  # frozen weights have none
+        how = "none" if self.kind.lora else self.style.weight_gradients  # frozen weights have none
         cached = how == "cached" and name not in ("logits", "embedding")
         return (0.0 if cached or how == "none" else nbytes), (nbytes if cached else 0.0)
 
@@ -177,7 +177,7 @@ class _Layer:
 
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
         """What a weight gradient needs beside its GEMM: the bias's sum over tokens, and the addition to the buffer."""
-        biased = name != "logits" and (self.model.biases == "all" or (self.model.biases == "qkv" and name == "qkv"))
+        biased = name != "logits" and (self.kind.biases == "all" or (self.kind.biases == "qkv" and name == "qkv"))
         if biased and self.style.bias_kernels:
             tokens = self.shape.tokens if parallel == "column" else self.shape.norm_tokens
             yield self.moves(f"{name} bias gradient", "bias_gradient", 2.0 * tokens * n)
@@ -187,7 +187,7 @@ class _Layer:
 
     def residual(self, name: str) -> Operation:
         """Dropout and residual addition; two kernels where they are not fused (with the bias)."""
-        elements = self.shape.norm_tokens * self.model.hidden
+        elements = self.shape.norm_tokens * self.kind.hidden
         mask = MASK if self.dropout else 0
         forward: list[Work] = [MemoryBound(name, "elementwise", (3 * self.shape.element + mask) * elements)]
         if not self.style.fused_pointwise:
@@ -203,7 +203,7 @@ class _Layer:
     def activation(self) -> Operation:
         """GELU (with its bias, if fused) or the gated product of two halves."""
         elements = float(self.shape.tokens * self.ffn_width)
-        if self.model.gated_mlp:
+        if self.kind.gated_mlp:
             return Operation(
                 name="swiglu",
                 forward=(self.moves("swiglu", "elementwise", 6 * elements),),
@@ -216,13 +216,13 @@ class _Layer:
             name="gelu",
             forward=(self.moves("gelu", "gelu", moved * elements),),
             input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
-            saved=self.kept(self.model.activation, elements),
+            saved=self.kept(self.kind.activation, elements),
             transient=self.working(2 * elements),
         )
 
     def rope(self) -> Iterator[Operation]:
         """Rotation of queries and keys, in place of a model with rotary positions."""
-        if self.model.positions == "rotary":
+        if self.kind.positions == "rotary":
             work = (self.moves("rope", "rope", 4.0 * self.shape.tokens * self.heads_width),)
             yield Operation(name="rope", forward=work, input_gradient=work)
 
@@ -249,13 +249,13 @@ class _Layer:
                 self.kv_heads,
                 shape.queries,
                 keys,
-                self.model.head_dim,
+                self.kind.head_dim,
                 causal=causal,
                 direction=direction,
             )
 
         rows = shape.tokens * self.heads
-        saved = self.kept("fused_attention", float(rows * self.model.head_dim), rows)
+        saved = self.kept("fused_attention", float(rows * self.kind.head_dim), rows)
         gradients = shape.tokens * (self.query_width + self.heads_width)
         return Operation(
             name="attention",
@@ -272,11 +272,11 @@ class _Layer:
         of either shape.
         """
         shape, element = self.shape, self.shape.element
-        batch, s, q, d = shape.micro_batch * self.heads, shape.keys, shape.queries, self.model.head_dim
+        batch, s, q, d = shape.micro_batch * self.heads, shape.keys, shape.queries, self.kind.head_dim
         scores = float(batch) * q * s
         product = Gemm("scores", q, s, d, batch, precision=shape.products)
         context = Gemm("context", q, d, s, batch, precision=shape.products)
-        alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.model.positions == "alibi" else ()
+        alibi = (self.moves("alibi", "elementwise", 4 * scores),) if self.kind.positions == "alibi" else ()
         gradients = self.working(shape.tokens * (self.query_width + self.heads_width))
         return (
             Operation(

@@ -8,18 +8,15 @@ partial sums join those of the layer that it is beside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import wraps
 from typing import NamedTuple
 
 from trainsim.models.adapters import members
+from trainsim.models.layer_kind import LayerKind, counted
 from trainsim.models.matrices import Linear, Matrix, Tensors, linears
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
 from trainsim.models.shapes import Shape, Style
-from trainsim.models.transformer import Transformer
-
-Operations = Callable[[Transformer, Shape, Style], tuple[Operation, ...]]
 
 
 class Adapter(NamedTuple):
@@ -33,39 +30,38 @@ class Adapter(NamedTuple):
         return self.rank * (self.on.inputs + self.on.outputs)
 
 
-def adapters(model: Transformer, tp: int) -> tuple[Adapter, ...]:
+def adapters(kind: LayerKind, tp: int) -> tuple[Adapter, ...]:
     """The adapters of one transformer layer on one of *tp* ranks.
 
     >>> from trainsim.models.transformer import transformer
     >>> model = transformer({"name": "llama-2-7b", "lora": {"rank": 8, "targets": ["q", "down"]}})
-    >>> [one.parameters for one in adapters(model, 1)]
+    >>> [adapter.parameters for adapter in adapters(model.kind, 1)]
     [65536, 120832]
     """
-    if model.lora is None:
+    if kind.lora is None:
         return ()
-    here = {one.name: one for one in linears(model, tp)}
+    named = {linear.name: linear for linear in linears(kind, tp)}
     out = []
-    for target in model.lora.targets:
-        some = [here[name] for name in members(target, gated=model.gated_mlp)]
-        out.append(Adapter(some[0]._replace(name=target, outputs=sum(one.outputs for one in some)), model.lora.rank))
+    for target in kind.lora.targets:
+        together = [named[name] for name in members(target, gated=kind.gated_mlp)]
+        product = together[0]._replace(name=target, outputs=sum(linear.outputs for linear in together))
+        out.append(Adapter(product, kind.lora.rank))
     return tuple(out)
 
 
-def adapter_tensors(model: Transformer, tp: int, layers: int) -> Tensors:
-    """The matrices of the adapters of *layers* layers on one rank: all that is trained."""
-    pairs = ((Matrix(a.rank, a.on.inputs, layers), Matrix(a.on.outputs, a.rank, layers)) for a in adapters(model, tp))
-    return Tensors(tuple(m for pair in pairs for m in pair if layers), (), 0)
+def adapter_tensors(kinds: Iterable[LayerKind], tp: int) -> Tensors:
+    """The matrices of the adapters of layers of these *kinds* on one rank: all that is trained."""
+    pairs = (
+        (Matrix(a.rank, a.on.inputs, layers), Matrix(a.on.outputs, a.rank, layers))
+        for kind, layers in counted(kinds).items()
+        for a in adapters(kind, tp)
+    )
+    return Tensors(tuple(m for pair in pairs for m in pair), (), 0)
 
 
-def adapted(operations: Operations) -> Operations:
-    """*operations* of a model whose weights are frozen if it has adapters."""
-
-    @wraps(operations)
-    def with_adapters(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-        made = operations(model, shape, style)
-        return tuple(_frozen(o, model, shape, style) for o in made) if model.lora else made
-
-    return with_adapters
+def adapted(operations: tuple[Operation, ...], kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:
+    """*operations* of a model whose weights are frozen if it has adapters, those of a layer of this *kind* on them."""
+    return tuple(_frozen(o, kind, shape, style) for o in operations) if kind.lora else operations
 
 
 def first_layer(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
@@ -81,22 +77,22 @@ _UP = " B dgrad"
 """How the product is called that takes a gradient from an adapter's output into it."""
 
 
-def _frozen(o: Operation, model: Transformer, shape: Shape, style: Style) -> Operation:
+def _frozen(o: Operation, kind: LayerKind, shape: Shape, style: Style) -> Operation:
     """*o* without its weights' gradients, with the adapters on it."""
-    mine = [a for a in adapters(model, shape.tp) if a.on.product == o.name]
+    beside = [a for a in adapters(kind, shape.tp) if a.on.product == o.name]
     products = [w for w in o.forward if isinstance(w, Gemm)]
     saved = o.saved
     attended = o.name == "proj" and style.attention != "eager"  # a fused attention keeps its output for itself
-    if o.weight_gradient and products and not mine and not attended:
+    if o.weight_gradient and products and not beside and not attended:
         tokens = shape.norm_tokens if o.parallel == "column" else shape.tokens
         kept = shape.element if o.name == "logits" else shape.linear_element
         saved = max(0.0, saved - tokens * products[0].k * kept)
-    saved += sum(shape.element * shape.tokens * a.rank for a in mine)
+    saved += sum(shape.element * shape.tokens * a.rank for a in beside)
     return replace(
         o,
-        forward=(*o.forward, *(w for a in mine for w in _forward(a, shape))),
-        input_gradient=(*o.input_gradient, *(w for a in mine for w in _input_gradient(a, shape))),
-        weight_gradient=tuple(w for a in mine for w in _weight_gradient(a, shape, style)),
+        forward=(*o.forward, *(w for a in beside for w in _forward(a, shape))),
+        input_gradient=(*o.input_gradient, *(w for a in beside for w in _input_gradient(a, shape))),
+        weight_gradient=tuple(w for a in beside for w in _weight_gradient(a, shape, style)),
         saved=saved,
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from trainsim.models.layer_kind import LayerKind, counted
 from trainsim.models.transformer import Transformer, padded_vocab
 
 
@@ -49,23 +50,23 @@ class Tensors(NamedTuple):
         return sum(m.elements for m in (*self.matrices, *self.tables)) + self.vectors
 
 
-def linears(model: Transformer, tp: int) -> tuple[Linear, ...]:
+def linears(kind: LayerKind, tp: int) -> tuple[Linear, ...]:
     """The linear layers of one transformer layer on one of *tp* ranks, in forward order.
 
     >>> from trainsim.models.transformer import load_model
-    >>> [(one.name, one.outputs, one.inputs) for one in linears(load_model("llama-3-8b"), 2)][:3]
+    >>> [(linear.name, linear.outputs, linear.inputs) for linear in linears(load_model("llama-3-8b").kind, 2)][:3]
     [('q', 2048, 4096), ('k', 512, 4096), ('v', 512, 4096)]
     """
-    h, queries = model.hidden, max(1, model.heads // tp) * model.head_dim
-    keys, width = max(1, model.kv_heads // tp) * model.head_dim, model.ffn_hidden // tp
-    first = ("gate", "up") if model.gated_mlp else ("fc1",)
+    h, queries = kind.hidden, max(1, kind.heads // tp) * kind.head_dim
+    keys, width = max(1, kind.kv_heads // tp) * kind.head_dim, kind.ffn_hidden // tp
+    first = ("gate", "up") if kind.gated_mlp else ("fc1",)
     return (
         Linear("q", "qkv", queries, h, "column"),
         Linear("k", "qkv", keys, h, "column"),
         Linear("v", "qkv", keys, h, "column"),
         Linear("o", "proj", h, queries, "row"),
         *(Linear(name, "fc1", width, h, "column") for name in first),
-        Linear("down" if model.gated_mlp else "fc2", "fc2", h, width, "row"),
+        Linear("down" if kind.gated_mlp else "fc2", "fc2", h, width, "row"),
     )
 
 
@@ -73,33 +74,39 @@ def linears(model: Transformer, tp: int) -> tuple[Linear, ...]:
 def tensors(
     model: Transformer,
     tp: int,
-    layers: int,
+    kinds: tuple[LayerKind, ...],
     *,
     embedding: bool = False,
     head: bool = False,
     vocab: int | None = None,
 ) -> Tensors:
-    """The tensors of a rank with *layers* layers and, if so said, the embedding and the head (*vocab*: padded).
+    """The tensors of a rank with layers of these *kinds* and, if so said, the embedding and the head (*vocab*: padded).
 
     Their elements add up to ``parameters_per_rank``.
 
     >>> from trainsim.models.transformer import load_model
-    >>> tensors(load_model("llama-2-7b"), 1, 32, embedding=True, head=True).total
+    >>> model = load_model("llama-2-7b")
+    >>> tensors(model, 1, model.kinds, embedding=True, head=True).total
     6738415616
     """
     rows = (vocab or padded_vocab(model.vocab, tp)) // tp
-    inside = linears(model, tp)
-    biases = {"all": sum(one.outputs for one in inside), "qkv": sum(one.outputs for one in inside[:3]), "none": 0}
-    vectors = layers * (biases[model.biases] + 2 * model.norm_parameters)
+    layers = joined(tuple(_layer(kind, tp, count) for kind, count in counted(kinds).items()))
     copies = int(embedding) + int(head and not (model.tied_embeddings and embedding))
     tables = [Matrix(rows, model.hidden, copies)] if copies else []
     if embedding and model.position_parameters:
         tables.append(Matrix(model.max_positions, model.hidden, 1))
-    vectors += model.embedding_norm_parameters * embedding + model.final_norm_parameters * head
+    ends = model.embedding_norm_parameters * embedding + model.final_norm_parameters * head
+    return Tensors(matrices=layers.matrices, tables=tuple(tables), vectors=layers.vectors + ends)
+
+
+def _layer(kind: LayerKind, tp: int, count: int) -> Tensors:
+    """The tensors of *count* layers of one kind."""
+    inside = linears(kind, tp)
+    biases = {"all": sum(x.outputs for x in inside), "qkv": sum(x.outputs for x in inside[:3]), "none": 0}
     return Tensors(
-        matrices=tuple(Matrix(one.outputs, one.inputs, layers) for one in inside if layers),
-        tables=tuple(tables),
-        vectors=vectors,
+        matrices=tuple(Matrix(linear.outputs, linear.inputs, count) for linear in inside),
+        tables=(),
+        vectors=count * (biases[kind.biases] + 2 * kind.norm_parameters),
     )
 
 

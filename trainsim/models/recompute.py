@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Gemm, Operation
 from trainsim.models.shapes import Shape
-from trainsim.models.transformer import Transformer
 
 Layer = tuple[Operation, ...]
 
 CORE = ("scores", "softmax", "attention dropout", "context")
 
 
-def attention(layer: Sequence[Operation], model: Transformer, shape: Shape) -> Layer:
+def attention(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     """Scores, softmax and dropout, where they are kept (Korthikanti et al. 2022); fused attention keeps no scores."""
     return tuple(replace(o, dropped=o.saved, again=o.forward) if o.name in CORE else o for o in layer)
 
 
-def products(layer: Sequence[Operation], model: Transformer, shape: Shape) -> Layer:
+def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     """All but every second product and the result of fused attention (pytorch/torchtitan's selective checkpointing).
 
     Products in the order wq, wk, wv, wo, w1, w3, w2: the odd ones keep their results. The layer's input is kept too;
     the rest runs again when backward starts. Collectives do not.
     """
-    q, kv = model.query_width, model.kv_width
+    q, kv = kind.query_width, kind.kv_width
     shares = {"qkv": (q + kv) / (q + 2 * kv), "proj": 0.0}
-    shares |= {"fc1": 0.5, "fc2": 1.0} if model.gated_mlp else {"fc1": 1.0, "fc2": 0.0}
+    shares |= {"fc1": 0.5, "fc2": 1.0} if kind.gated_mlp else {"fc1": 1.0, "fc2": 0.0}
     fused = not any(o.name in CORE for o in layer)
     result = shape.element * shape.tokens * q / shape.tp if fused else 0.0
     return tuple(_chosen(o, shares, result) for o in layer)
@@ -54,7 +54,7 @@ def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operati
     )
 
 
-selective: dict[str, Callable[[Sequence[Operation], Transformer, Shape], Layer]] = {
+selective: dict[str, Callable[[Sequence[Operation], LayerKind, Shape], Layer]] = {
     "attention": attention,
     "products": products,
 }

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from trainsim.errors import InvalidPlan
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.transformer import Transformer, family_data
 from trainsim.models.transformer import padded_vocab as padded
 
@@ -35,19 +36,19 @@ def family_modules(family: str) -> dict[str, Any]:
     return modules
 
 
-def layer_tensors(model: Transformer, tp: int = 1) -> tuple[Tensor, ...]:
-    """Tensors of one layer on one rank of *tp*, in the order of registration.
+def layer_tensors(kind: LayerKind, tp: int = 1) -> tuple[Tensor, ...]:
+    """Tensors of a layer of this *kind* on one rank of *tp*, in the order of registration.
 
     Queries, keys and values, and gate and up, are one module or several, as in transformers 5.24's model of the family.
     Raises InvalidPlan if the family's layout leaves parameters out.
 
     >>> from trainsim.models.transformer import transformer
     >>> [(t.module, t.elements) for t in layer_tensors(transformer({"family": "llama", "layers": 1, "hidden": 64,
-    ...     "heads": 4, "ffn_hidden": 192, "vocab": 512}))][3:6]
+    ...     "heads": 4, "ffn_hidden": 192, "vocab": 512}).kind)][3:6]
     [('o', 4096), ('gate', 12288), ('up', 12288)]
     """
-    known = _layer_modules(model, tp)
-    registered = family_modules(model.family)["registered"]
+    known = _layer_modules(kind, tp)
+    registered = family_modules(kind.family)["registered"]
     return tuple(t for module in registered for t in known.get(module, ()))
 
 
@@ -83,21 +84,21 @@ def _table(model: Transformer, tp: int, rows: int | None) -> int:
     return (rows or padded(model.vocab, tp)) // tp * model.hidden
 
 
-def _norm(module: str, model: Transformer) -> tuple[Tensor, ...]:
-    weight = Tensor(module, "weight", model.hidden)
-    return (weight, Tensor(module, "bias", model.hidden)) if model.norm == "layernorm" else (weight,)
+def _norm(module: str, kind: LayerKind | Transformer) -> tuple[Tensor, ...]:
+    weight = Tensor(module, "weight", kind.hidden)
+    return (weight, Tensor(module, "bias", kind.hidden)) if kind.norm == "layernorm" else (weight,)
 
 
-def _layer_modules(model: Transformer, tp: int) -> dict[str, tuple[Tensor, ...]]:
+def _layer_modules(kind: LayerKind, tp: int) -> dict[str, tuple[Tensor, ...]]:
     """The modules of a layer by name, with the sizes of ``layer_parameters_per_rank``."""
-    registered = family_modules(model.family)["registered"]
-    hidden, queries = model.hidden, model.heads // tp * model.head_dim
-    keys = max(1, model.kv_heads // tp) * model.head_dim
-    qkv, first, inner = queries + 2 * keys, model.fc1_width // tp, model.ffn_hidden // tp
-    gate = first // 2 if model.gated_mlp and "gate" in registered else 0
+    registered = family_modules(kind.family)["registered"]
+    hidden, queries = kind.hidden, kind.heads // tp * kind.head_dim
+    keys = max(1, kind.kv_heads // tp) * kind.head_dim
+    qkv, first, inner = queries + 2 * keys, kind.fc1_width // tp, kind.ffn_hidden // tp
+    gate = first // 2 if kind.gated_mlp and "gate" in registered else 0
     widths = {"qkv": qkv} if "qkv" in registered else {"q": queries, "k": keys, "v": keys}
     inner_widths = ({"gate": gate} if gate else {}) | {"up": first - gate}
-    everywhere, attention = model.biases == "all", model.biases in ("all", "qkv")
+    everywhere, attention = kind.biases == "all", kind.biases in ("all", "qkv")
 
     def linear(module: str, inputs: int, outputs: int, biased: bool) -> tuple[Tensor, ...]:
         weight = Tensor(module, "weight", inputs * outputs)
@@ -106,10 +107,10 @@ def _layer_modules(model: Transformer, tp: int) -> dict[str, tuple[Tensor, ...]]
     out = {module: linear(module, hidden, width, attention) for module, width in widths.items()}
     out |= {module: linear(module, hidden, width, everywhere) for module, width in inner_widths.items()}
     out |= {"o": linear("o", queries, hidden, everywhere), "down": linear("down", inner, hidden, everywhere)}
-    out |= {module: _norm(module, model) for module in ("input norm", "post norm")}
+    out |= {module: _norm(module, kind) for module in ("input norm", "post norm")}
     if missing := sorted(set(out) - set(registered)):
         raise InvalidPlan(
-            f"model family {model.family!r}: modules.registered leaves out {', '.join(missing)}; "
+            f"model family {kind.family!r}: modules.registered leaves out {', '.join(missing)}; "
             "add it to the family's file"
         )
     return out

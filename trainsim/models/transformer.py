@@ -7,22 +7,33 @@ Catalogue models are files in ``catalog/``, families are files in ``families/``:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
-from trainsim.models.adapters import Lora, check_targets, lora
+from trainsim.models.adapters import Lora, lora
+from trainsim.models.layer_kind import (
+    ACTIVATIONS,
+    DEFAULT,
+    Changes,
+    LayerKind,
+    check_kind,
+    check_pattern,
+    counted,
+    read_kinds,
+    read_pattern,
+    shortened,
+)
+from trainsim.models.sizes import check_name, check_size, check_switch, divisor
 
 POSITIONS = ("learned", "rotary", "alibi", "none")
 NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 BIASES = ("all", "qkv", "none")
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
-_SWITCHES = ("gated_mlp", "tied_embeddings", "embedding_norm", "dropout")
 _KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activation", ACTIVATIONS))
 _LATER = {
     "moe": "mixture of experts",
@@ -33,9 +44,10 @@ _LATER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer:
-    """A stack of equal layers between an embedding and a head. Counts are exact and unpadded.
+    """Layers between an embedding and a head. Counts are exact and unpadded.
 
-    Raises InvalidPlan if sizes are not positive or heads do not divide by kv_heads.
+    The sizes are those of every layer but those for which ``layer_pattern`` (a name per layer) says another of the
+    ``layer_kinds``. Raises InvalidPlan if sizes are not positive or heads do not divide by kv_heads.
 
     >>> load_model("llama-2-7b").parameters
     6738415616
@@ -60,41 +72,38 @@ class Transformer:
     activation: str = "gelu"  # of an MLP that is not gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
     lora: Lora | None = None  # only adapters are trained
+    layer_kinds: tuple[tuple[str, Changes], ...] = ()  # names and what they have that the sizes above are not
+    layer_pattern: tuple[str, ...] = ()  # the kind of every layer; () if all are ``default``
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         for key in (*_SIZES, "max_positions"):
-            _check_size(self.name, key, getattr(self, key), least=0 if key == "max_positions" else 1)
-        for key in _SWITCHES:
-            if not isinstance(getattr(self, key), bool):
-                raise InvalidPlan(f"model {self.name!r}: {key} is {getattr(self, key)!r}; it must be true or false")
+            check_size(self.name, key, getattr(self, key), least=0 if key == "max_positions" else 1)
+        for key in ("tied_embeddings", "embedding_norm", "dropout"):
+            check_switch(self.name, key, getattr(self, key))
         for key, allowed in _KINDS:
             if getattr(self, key) not in allowed:
                 raise UnknownName(f"kind of {key}", str(getattr(self, key)), allowed)
-        if self.heads % self.kv_heads:
-            raise InvalidPlan(
-                f"model {self.name!r}: {self.heads} heads do not divide by kv_heads={self.kv_heads}; "
-                f"kv_heads={_divisor(self.heads, self.kv_heads, -1)} "
-                f"or kv_heads={_divisor(self.heads, self.kv_heads, 1)} would"
-            )
-        if self.lora is not None:
-            check_targets(self.lora, gated=self.gated_mlp)
         if self.positions == "learned" and not self.max_positions:
             raise InvalidPlan(f"model {self.name!r}: learned positions need max_positions, the longest sequence")
+        check_pattern(self.layer_pattern, [name for name, _ in self.layer_kinds], self.layers)
+        for name, kind in _make_kinds(self).items():
+            check_kind(self.name if name == DEFAULT else f"{self.name}, layer kind {name}", kind)
 
     @property
-    def query_width(self) -> int:
-        """Columns of the query projection: heads x head_dim."""
-        return self.heads * self.head_dim
+    def kind(self) -> LayerKind:
+        """The layer with the model's own sizes."""
+        return _named_kinds(self)[DEFAULT]
 
     @property
-    def kv_width(self) -> int:
-        """Columns of the key (or value) projection."""
-        return self.kv_heads * self.head_dim
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kind of every layer, first to last.
 
-    @property
-    def fc1_width(self) -> int:
-        """Columns of the first MLP product; gate and up are one product if gated."""
-        return self.ffn_hidden * (2 if self.gated_mlp else 1)
+        >>> wide = {"name": "gpt2", "layer_kinds": {"wide": {"ffn_hidden": 4096}}, "layer_pattern": ["wide", "default"]}
+        >>> [kind.ffn_hidden for kind in transformer(wide).kinds][:3]
+        [4096, 3072, 4096]
+        """
+        return _kinds(self)
 
     @property
     def norm_parameters(self) -> int:
@@ -102,9 +111,9 @@ class Transformer:
         return self.hidden * (2 if self.norm == "layernorm" else 1)
 
     @property
-    def layer_parameters(self) -> int:
-        """Parameters of one layer."""
-        return layer_parameters_per_rank(self, 1)
+    def layers_parameters(self) -> int:
+        """Parameters of all layers."""
+        return sum(kind.parameters * count for kind, count in counted(self.kinds).items())
 
     @property
     def embedding_parameters(self) -> int:
@@ -139,7 +148,7 @@ class Transformer:
         (124439808, 176247271424)
         """
         return (
-            self.layers * self.layer_parameters
+            self.layers_parameters
             + self.embedding_parameters
             + self.position_parameters
             + self.embedding_norm_parameters
@@ -151,13 +160,6 @@ class Transformer:
     def active_parameters(self) -> int:
         """Parameters that a token meets: all of them in a dense model."""
         return self.parameters
-
-    def layer_flops(self, *, sequence_length: int, batch: int = 1, causal: bool = False) -> float:
-        """FLOP of one layer's matrix products in a forward pass; *causal* counts half of the scores."""
-        tokens = batch * sequence_length
-        weights = self.hidden * (2 * self.query_width + 2 * self.kv_width + self.fc1_width + self.ffn_hidden)
-        scores = 2.0 * tokens * sequence_length * self.query_width * (0.5 if causal else 1.0)
-        return 2.0 * tokens * weights + 2 * scores
 
     def logits_flops(self, *, sequence_length: int, batch: int = 1) -> float:
         """FLOP of the output matrix product in a forward pass."""
@@ -171,31 +173,42 @@ class Transformer:
         >>> load_model("llama-3-8b").flops_forward(sequence_length=2048)
         32938104193024.0
         """
-        layer = self.layer_flops(sequence_length=sequence_length, batch=batch, causal=causal)
-        return self.layers * layer + self.logits_flops(sequence_length=sequence_length, batch=batch)
+        size = {"sequence_length": sequence_length, "batch": batch}
+        layers = sum(count * kind.flops(**size, causal=causal) for kind, count in counted(self.kinds).items())
+        return layers + self.logits_flops(**size)
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that :func:`transformer` reads back."""
-        values = asdict(self)
-        return values | {"lora": self.lora.to_dict()} if self.lora else {k: v for k, v in values.items() if k != "lora"}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        for key in ("lora", "layer_kinds", "layer_pattern"):
+            if not values[key]:
+                del values[key]
+        if self.lora:
+            values["lora"] = self.lora.to_dict()
+        if self.layer_kinds:
+            values["layer_kinds"] = {name: dict(changes) for name, changes in self.layer_kinds}
+        if self.layer_pattern:
+            values["layer_pattern"] = shortened(self.layer_pattern)
+        return values
 
 
-def layer_parameters_per_rank(model: Transformer, tp: int) -> int:
-    """Parameters of one layer on one rank of a tensor-parallel group of *tp*.
+@lru_cache(maxsize=256)
+def _named_kinds(model: Transformer) -> Mapping[str, LayerKind]:
+    return _make_kinds(model)
 
-    Matrices and the biases of split columns are divided; norms and the biases after a sum are on every rank;
-    each rank has at least one key-value head.
 
-    >>> load_model("gpt-22b").layer_parameters, layer_parameters_per_rank(load_model("gpt-22b"), 8)
-    (453064704, 56665344)
-    """
-    h, d = model.hidden, model.head_dim
-    queries = model.heads // tp * d
-    qkv = queries + 2 * max(1, model.kv_heads // tp) * d
-    fc1 = model.fc1_width // tp
-    weights = h * (qkv + queries + fc1 + model.ffn_hidden // tp)
-    biases = {"all": qkv + fc1 + 2 * h, "qkv": qkv, "none": 0}[model.biases]
-    return weights + biases + 2 * model.norm_parameters
+def _make_kinds(model: Transformer) -> dict[str, LayerKind]:
+    """The kinds of layers that a model has, by name."""
+    own = {f.name: getattr(model, f.name) for f in fields(LayerKind) if f.name != "name"}
+    return {DEFAULT: LayerKind(**own)} | {
+        name: LayerKind(**{**own, **dict(changes)}, name=name) for name, changes in model.layer_kinds
+    }
+
+
+@lru_cache(maxsize=256)
+def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
+    named = _named_kinds(model)
+    return tuple(named[name] for name in model.layer_pattern or (DEFAULT,) * model.layers)
 
 
 def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:
@@ -265,6 +278,8 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
         given = {k: v for k, v in _data("catalog", "model", given["name"]).items() if k != "source"} | given
     if "lora" in given:
         given["lora"] = lora(given["lora"])
+    if "layer_kinds" in given:
+        given["layer_kinds"] = read_kinds(given["layer_kinds"])
     known = {f.name for f in fields(Transformer)}
     for key in given:
         if key in _LATER and given[key]:
@@ -278,6 +293,9 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
     missing = [k for k in ("layers", "hidden", "heads", "vocab") if k not in given]
     if missing:
         raise ScenarioError(f"model: {', '.join(missing)} must be given (or name a model of the catalogue)")
+    if "layer_pattern" in given:
+        check_size(str(given.get("name", "model")), "layers", given["layers"])
+        given["layer_pattern"] = read_pattern(given["layer_pattern"], given["layers"])
     ffn = rules.pop("ffn")
     values = {"name": "model", **{k: v for k, v in rules.items() if k not in ("about", "modules")}, **given}
     return Transformer(**_derived(values, ffn))
@@ -286,29 +304,17 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
 def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:
     """Add the sizes that follow from others: kv_heads, head_dim, ffn_hidden."""
     for key in ("layers", "hidden", "heads"):
-        _check_size(values["name"], key, values[key])
+        check_size(values["name"], key, values[key])
     hidden, heads = values["hidden"], values["heads"]
     values.setdefault("kv_heads", heads)
     if "head_dim" not in values:
         if hidden % heads:
             raise InvalidPlan(
                 f"model {values['name']!r}: hidden={hidden} does not divide by heads={heads}; "
-                f"heads={_divisor(hidden, heads, -1)} or heads={_divisor(hidden, heads, 1)} would, or give head_dim"
+                f"heads={divisor(hidden, heads, -1)} or heads={divisor(hidden, heads, 1)} would, or give head_dim"
             )
         values["head_dim"] = hidden // heads
     if "ffn_hidden" not in values:
         width = ffn["numerator"] * hidden // ffn["denominator"]
         values["ffn_hidden"] = -(-width // ffn["multiple"]) * ffn["multiple"]
     return values
-
-
-def _check_size(model: str, key: str, value: object, *, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidPlan(f"model {model!r}: {key} is {value!r}; it must be a whole number >= {least}")
-
-
-def _divisor(number: int, near: int, step: int) -> int:
-    """The divisor of *number* next to *near*, downwards or upwards."""
-    reach = min(max(number, 1), 1 << 16)
-    found = (near + step * i for i in range(reach) if 0 < near + step * i <= number)
-    return next((n for n in found if number % n == 0), 1 if step < 0 else number)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import MemoryBound, Operation, Work
 from trainsim.program.network import Network
 from trainsim.schedules.lookup import slices_of
@@ -30,14 +31,14 @@ class Overlapped:
 Piece = Kernel | Meet | Overlapped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
-    """A part of the model on one rank, for one microbatch.
+    """A part of the model on one rank, for one microbatch; layers that run alike share one.
 
     ``saved`` bytes are kept from forward to backward, under ``category``; ``transient_forward`` and ``transient`` are
-    the most that its forward and its backward need above them; ``resident`` bytes are held once for all blocks like it.
-    Where backward is split, ``kept`` bytes stay from the input gradient until the weight gradient. Seconds are those of
-    the pieces one after the other, alone.
+    the most that its forward and its backward need above them; ``resident`` are (operation, bytes) that are held once
+    for all blocks that have them. Where backward is split, ``kept`` bytes stay from the input gradient until the weight
+    gradient. Seconds are those of the pieces one after the other, alone.
     """
 
     forward: tuple[Piece, ...]
@@ -48,7 +49,7 @@ class Block:
     transient: float
     category: str = "activations"
     transient_forward: float = 0.0
-    resident: float = 0.0
+    resident: tuple[tuple[str, float], ...] = ()
     input_gradient: tuple[Piece, ...] = ()
     weight_gradient: tuple[Piece, ...] = ()
     weight_seconds: float = 0.0
@@ -71,11 +72,19 @@ class Blocks:
         self.spread = gpu_spread(job.parallel.ranks)
 
     def block(
-        self, operations: Sequence[Operation], *, recompute: str, forward: int, backward: int, split: bool = False
+        self,
+        operations: Sequence[Operation],
+        *,
+        recompute: str,
+        forward: int,
+        backward: int,
+        split: bool = False,
+        checkpoint: float = 0.0,
     ) -> Block:
         """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches.
 
-        With *split* the backward pass comes in two halves as well, for schedules that take them apart.
+        With *split* the backward pass comes in two halves as well, for schedules that take them apart. Full
+        recomputation keeps *checkpoint* bytes.
         """
         again = [o for o in operations if o.again] if recompute == "selective" else []
         ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
@@ -86,7 +95,7 @@ class Blocks:
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
             launches = Launches(forward + backward, self.job.framework.host.recompute_seconds)
-            kept = self.checkpoint
+            kept = checkpoint
         elif recompute == "selective":
             kept -= sum(o.dropped for o in operations)
         back: tuple[Piece, ...] = (*before, *self._backward(operations, again))
@@ -100,7 +109,7 @@ class Blocks:
             saved=kept,
             transient=max(peak - kept, 0.0),
             transient_forward=max(_peak_forward(operations) - kept, 0.0) if recompute == "none" else 0.0,
-            resident=sum(o.resident for o in operations),
+            resident=tuple((o.name, o.resident) for o in operations if o.resident),
         )
         return self._halves(block, operations, before, again, launches) if split else block
 
@@ -127,18 +136,17 @@ class Blocks:
             kept=sum(o.saved for o in operations if o.weight_gradient),
         )
 
-    @property
-    def checkpoint(self) -> float:
-        """Bytes of the layer input that full recomputation keeps per layer and microbatch (or slice of one).
+    def checkpoint(self, kind: LayerKind) -> float:
+        """Bytes of a layer's input that full recomputation keeps for a microbatch (or slice of one).
 
         The keys and values of a slice stay as well, since other slices look at them.
         """
-        training, parallel, model = self.job.training, self.job.parallel, self.job.model
+        training, parallel = self.job.training, self.job.parallel
         slices = slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
         tokens = training.micro_batch * training.sequence_length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
-        seen = 2 * max(1, model.kv_heads // parallel.tp) * model.head_dim if slices > 1 else 0
-        return tokens * (model.hidden / share + seen) * training.number_bytes
+        seen = 2 * max(1, kind.kv_heads // parallel.tp) * kind.head_dim if slices > 1 else 0
+        return tokens * (kind.hidden / share + seen) * training.number_bytes
 
     def kernel(self, work: Work, kind: str) -> Kernel:
         """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""

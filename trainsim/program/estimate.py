@@ -9,6 +9,7 @@ strict 1F1B pays the latency of messages again and again, the others once; what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -119,9 +120,9 @@ def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
     reductions = [[a + b for a, b in zip(*chunk, strict=True)] for chunk in zip(reductions, copies, strict=True)]
     reduce, gather = sum(map(sum, reductions)), sum(map(sum, gathers))
     if exchange.overlapped and reduce:
-        reduce = _late(reductions, _windows(parts, rank, parts.layer.backward_seconds))
+        reduce = _late(reductions, _windows(parts, rank, "backward_seconds"))
     if exchange.gathers_overlapped and gather:
-        gather = _late(gathers, _windows(parts, rank, parts.layer.forward_seconds))
+        gather = _late(gathers, _windows(parts, rank, "forward_seconds"))
     return reduce + gather * (1 - _skipped(parts))
 
 
@@ -136,15 +137,20 @@ def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list
     return [[crowded("dp" + b.among, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
-def _windows(parts: Parts, rank: int, layer: float) -> list[tuple[float, float]]:
-    """Per chunk: (seconds from its last pass to the end of the step's, seconds of that pass), of *layer* each.
+def _windows(parts: Parts, rank: int, seconds: str) -> list[tuple[float, float]]:
+    """Per chunk: (seconds from its last pass to the end of the step's, *seconds* of that pass through its layers).
 
     The passes of an interleaved schedule go through a chunk for as many microbatches as there are ranks.
     """
     stages = parts.of_rank(rank)
     repeats = min(parts.job.parallel.pp, parts.job.training.microbatches) if len(stages) > 1 else 1
-    own = [s.layers * layer for s in stages]
+    own = [_through(parts.layer_blocks(s), seconds) for s in stages]
     return [(repeats * sum(own[:c]), own[c]) for c in range(len(own))]
+
+
+def _through(blocks: Sequence[Block], seconds: str) -> float:
+    """*seconds* of all *blocks*, those that are alike taken together."""
+    return sum(count * float(getattr(block, seconds)) for block, count in Counter(blocks).items())
 
 
 def _late(chunks: Sequence[Sequence[float]], windows: Sequence[tuple[float, float]]) -> float:

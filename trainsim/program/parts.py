@@ -5,9 +5,11 @@ A job worked out once: its network, its virtual stages and the blocks that they 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trainsim.contracts.job import Job
+from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
 from trainsim.models.layers import (
     Shape,
     Style,
@@ -31,21 +33,19 @@ from trainsim.sharding import Parts as Gradients
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """What every stage of a job is built from. ``layer`` is how a layer is run, ``spare`` how one is that partial
-    recomputation leaves alone (the same unless only some layers are recomputed). Where the schedule cuts sequences, the
-    blocks are those of the first slice, and ``later`` are the same parts with those of each later one."""
+    """What every stage of a job is built from. ``layers`` has the block of every layer of the model, in forward order:
+    one value for all that are of one kind and run alike. Where the schedule cuts sequences, the blocks are those of the
+    first slice, and ``later`` are the same parts with those of each later one."""
 
     job: Job
     network: Network
     blocks: Blocks
     stages: tuple[Stage, ...]
-    layer: Block
-    spare: Block
+    layers: tuple[Block, ...]
     embedding: Block
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
-    first: Block | None = None  # the first layer, where nothing below it is trained
     _exchanges: dict[int, Exchange] = field(default_factory=dict, repr=False)
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
     _held: dict[int, Gradients] = field(default_factory=dict, repr=False)
@@ -61,17 +61,23 @@ class Parts:
 
     def layer_blocks(self, stage: Stage) -> tuple[Block, ...]:
         """The blocks of the layers of a virtual stage, in forward order."""
-        limit = self.job.training.recompute_layers
-        mine = stage.layers if limit is None else min(limit, stage.layers)
-        blocks = (self.layer,) * mine + (self.spare,) * (stage.layers - mine)
-        return (self.first, *blocks[1:]) if self.first and stage.embedding and blocks else blocks
+        return self.layers[stage.first : stage.first + stage.layers]
+
+    def kinds(self, stage: Stage) -> tuple[LayerKind, ...]:
+        """The kinds of the layers of a virtual stage, in forward order."""
+        return self.job.model.kinds[stage.first : stage.first + stage.layers]
+
+    def resident(self, rank: int) -> float:
+        """Bytes that pipeline rank *rank* holds once for all of its layers that run alike."""
+        shared = {held for s in self.of_rank(rank) for block in self.layer_blocks(s) for held in block.resident}
+        return float(sum(nbytes for _, nbytes in shared))
 
     def gradients(self, stage: Stage) -> Gradients:
         """Trained parameters of a virtual stage on one rank, split as their gradients become ready."""
         if self.job.model.lora is None:
             return self.held(stage)
-        each = adapter_tensors(self.job.model, self.job.parallel.tp, 1).total
-        return Gradients(head=0, layers=(each,) * stage.layers, embedding=0)
+        adapters = {kind: adapter_tensors([kind], self.job.parallel.tp).total for kind in counted(self.kinds(stage))}
+        return Gradients(head=0, layers=tuple(adapters[kind] for kind in self.kinds(stage)), embedding=0)
 
     def held(self, stage: Stage) -> Gradients:
         """All parameters of a virtual stage on one rank, adapters aside."""
@@ -82,22 +88,18 @@ class Parts:
     def _count(self, stage: Stage) -> Gradients:
         job = self.job
 
-        def count(layers: int, *, embedding: bool = False, head: bool = False) -> int:
+        def count(*, embedding: bool = False, head: bool = False) -> int:
             return parameters_per_rank(
-                job.model,
-                job.parallel.tp,
-                layers,
-                embedding=embedding,
-                head=head,
-                padded_vocab=job.padded_vocab,
+                job.model, job.parallel.tp, (), embedding=embedding, head=head, padded_vocab=job.padded_vocab
             )
 
-        embedding = count(0, embedding=stage.embedding)
+        layers = {kind: layer_parameters_per_rank(kind, job.parallel.tp) for kind in counted(self.kinds(stage))}
+        embedding = count(embedding=stage.embedding)
         beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
-        head = count(0, embedding=beside, head=stage.head) - count(0, embedding=beside)
+        head = count(embedding=beside, head=stage.head) - count(embedding=beside)
         return Gradients(
             head=head if self.vocabulary is None else self.vocabulary.parameters(stage),
-            layers=(count(1),) * stage.layers,
+            layers=tuple(layers[kind] for kind in self.kinds(stage)),
             embedding=embedding,
         )
 
@@ -112,10 +114,10 @@ class Parts:
         """The tensors of a virtual stage; what embedding and head hold beside their norms is tables."""
         model, parts = self.job.model, self.gradients(stage)
         if model.lora is not None:
-            return adapter_tensors(model, tp, stage.layers)
+            return adapter_tensors(self.kinds(stage), tp)
         norms = model.embedding_norm_parameters * stage.embedding + model.final_norm_parameters * stage.head
         rows = (parts.head + parts.embedding - norms) // model.hidden
-        layers = tensors(model, tp, stage.layers)
+        layers = tensors(model, tp, self.kinds(stage))
         tables = (Matrix(rows, model.hidden, 1),) if rows else ()
         return layers._replace(tables=tables, vectors=layers.vectors + norms)
 
@@ -202,35 +204,27 @@ def _style(job: Job) -> Style:
     return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
 
 
-def _launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
+def _launches(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
     """Kernels that the host launches per layer, forward and backward: adapters add theirs, frozen weights need none."""
     out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
-    if job.model.lora is not None:
+    if kind.lora is not None:
         counts = [
             Counter(
-                forward=sum(len(o.forward) for o in some),
-                backward=sum(len(o.input_gradient) + len(o.weight_gradient) for o in some),
+                forward=sum(len(o.forward) for o in operations),
+                backward=sum(len(o.input_gradient) + len(o.weight_gradient) for o in operations),
             )
-            for some in (layer_operations(m, shape, style) for m in (job.model, replace(job.model, lora=None)))
+            for operations in (layer_operations(k, shape, style) for k in (kind, replace(kind, lora=None)))
         ]
-        out = {kind: max(0, number + counts[0][kind] - counts[1][kind]) for kind, number in out.items()}
+        out = {key: max(0, number + counts[0][key] - counts[1][key]) for key, number in out.items()}
     return out
 
 
 def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
     """Stages of *job*, and the blocks of one shape."""
-    training, style = job.training, _style(job)
+    style, stages = _style(job), virtual_stages(job)
     split = facts(job.pipeline.schedule).split
-    layers = layer_operations(job.model, shape, style)
-    launches = _launches(job, shape, style)
     embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)
-    layer = blocks.block(layers, recompute=training.recompute, **launches, split=split)
-    spare = layer
-    if training.recompute_layers is not None:
-        spare = blocks.block(layers, recompute="none", **launches, split=split)
-    first, vocabulary = None, None
-    if job.model.lora is not None:
-        first = blocks.block(first_layer(layers), recompute=training.recompute, **launches, split=split)
+    launches, vocabulary = _launches(job, job.model.kind, shape, style), None
     if job.pipeline.vocabulary_parallel:
         vocabulary = spread(blocks, shape, style)
         head, launches = head[:1], {"forward": 0, "backward": 0}
@@ -238,11 +232,39 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
         job=job,
         network=blocks.network,
         blocks=blocks,
-        stages=virtual_stages(job),
-        layer=layer,
-        spare=spare,
+        stages=stages,
+        layers=_layers(blocks, stages, shape, style),
         embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
         head=replace(blocks.block(head, recompute="none", **launches, split=split), category="logits"),
         vocabulary=vocabulary,
-        first=first,
     )
+
+
+def _layers(blocks: Blocks, stages: Sequence[Stage], shape: Shape, style: Style) -> tuple[Block, ...]:
+    """The block of every layer, worked out once per kind and way to run it.
+
+    Partial recomputation is that of the first layers of each stage; under adapters nothing below the first layer is
+    trained. The stages of a second replica hold the same layers as those of the first.
+    """
+    job, training = blocks.job, blocks.job.training
+    limit, split = training.recompute_layers, facts(job.pipeline.schedule).split
+    made: dict[tuple[LayerKind, str, bool], Block] = {}
+    out: list[Block] = []
+    for stage in stages:
+        for place, kind in enumerate(job.model.kinds[stage.first : stage.first + stage.layers]):
+            lowest = kind.lora is not None and stage.embedding and place == 0
+            recompute = training.recompute if limit is None or place < limit else "none"
+            key = kind, recompute, lowest
+            if key not in made:
+                operations = layer_operations(kind, shape, style)
+                made[key] = blocks.block(
+                    first_layer(operations) if lowest else operations,
+                    recompute=recompute,
+                    **_launches(job, kind, shape, style),
+                    split=split,
+                    checkpoint=blocks.checkpoint(kind),
+                )
+            out.append(made[key])
+        if stage.head:
+            break
+    return tuple(out)

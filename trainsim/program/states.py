@@ -57,13 +57,13 @@ def states(
 def whole(job: Job) -> Tensors:
     """What is trained of all layers with embedding and head, cut over tensor parallelism."""
     if job.model.lora is not None:
-        return adapter_tensors(job.model, job.parallel.tp, job.model.layers)
+        return adapter_tensors(job.model.kinds, job.parallel.tp)
     return _base(job)
 
 
 def _base(job: Job) -> Tensors:
     """All tensors but adapters."""
-    return tensors(job.model, job.parallel.tp, job.model.layers, embedding=True, head=True, vocab=job.padded_vocab)
+    return tensors(job.model, job.parallel.tp, job.model.kinds, embedding=True, head=True, vocab=job.padded_vocab)
 
 
 def gradient_bytes(job: Job) -> float:

@@ -188,7 +188,7 @@ def _memory(mine: Rank) -> Memory:
     extra = mine.exchange.extra
     framework, trained = parts.job.framework, parts.trained(mine.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
-    buffers += framework.memory.bucket_copy_bytes * bucket + parts.layer.resident
+    buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(mine.rank)
     buffers += framework.memory.step_copy_bytes * trained / mine.exchange.shard + extra.get("buffers", 0.0)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),

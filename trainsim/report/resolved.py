@@ -38,6 +38,8 @@ def _model(model: Mapping[str, Any]) -> str:
     if model["kv_heads"] != model["heads"]:
         heads += f" ({model['kv_heads']} of keys and values)"
     shape = f"{model['layers']} layers, hidden {model['hidden']}, {heads}, ffn {model['ffn_hidden']}"
+    if "layer_pattern" in model:
+        shape += f", layers {', '.join(model['layer_pattern'])}"
     return f"{model['name']}: {shape}, vocabulary {format_count(model['vocab'])}"
 
 

@@ -16,9 +16,8 @@ def model_lines(model: Transformer) -> Iterator[str]:
     for key, value in model.to_dict().items():
         if key not in ("name",):
             yield f"  {key:<18} {value}"
-    layers = model.layers * model.layer_parameters
     parts = {
-        "layers": layers,
+        "layers": model.layers_parameters,
         "embedding": model.embedding_parameters,
         "positions": model.position_parameters,
         "embedding norm": model.embedding_norm_parameters,

@@ -193,7 +193,7 @@ class Result:
             programs[int(p)].parameters
             for p in self.simulation.program_of[self.trace.representative[self.trace.rank_class]]
         )
-        adapters = adapter_tensors(model, 1, model.layers).total
+        adapters = adapter_tensors(model.kinds, 1).total
         return {
             "total": model.parameters + adapters,
             "per_rank": held / self.lanes.ranks,

@@ -11,6 +11,7 @@ from trainsim.contracts.job import Job, Parallel, Pipeline, Training
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
 from trainsim.frameworks import load_framework
 from trainsim.hardware.cluster import Cluster
+from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context
@@ -78,16 +79,17 @@ def resolve(context: Context) -> Resolved:
 
 def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Parallel:
     spec, training = context.spec.parallel, context.spec.training
-    context.require(
-        checks.tensor_parallel(
-            tp=spec.tp,
-            heads=model.heads,
-            kv_heads=model.kv_heads,
-            ffn_hidden=model.ffn_hidden,
-            sequence_length=training.sequence_length or usual_length(model),
-            sequence_parallel=spec.sequence_parallel,
+    for kind in counted(model.kinds):
+        context.require(
+            checks.tensor_parallel(
+                tp=spec.tp,
+                heads=kind.heads,
+                kv_heads=kind.kv_heads,
+                ffn_hidden=kind.ffn_hidden,
+                sequence_length=training.sequence_length or usual_length(model),
+                sequence_parallel=spec.sequence_parallel,
+            )
         )
-    )
     context.require(
         checks.product(
             tp=spec.tp,

@@ -105,6 +105,8 @@ class ModelSpec(Section):
     mla: MlaSpec | None = None
     encoder_layers: NotNegative = 0
     lora: LoraSpec | None = None
+    layer_kinds: dict[str, dict[str, Any]] | None = None
+    layer_pattern: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
 
 
 class ClusterSpec(Section):

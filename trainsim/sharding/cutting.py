@@ -64,13 +64,23 @@ def ready(job: Job, parts: Parts) -> list[tuple[int, int]]:
     A part whose tensors are others than those of a whole model (adapters, the head of a spread vocabulary, the second
     matrix of tied embeddings) counts as one tensor.
     """
-    layers = len(parts.layers)
-    one = whole(replace(job, model=replace(job.model, layers=1)))
-    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
-    for tensor in one.ready:
-        found[one.part[tensor]].append(one.sizes[tensor])
+    last = len(parts.layers) + 1
+    head, layers, embedding = _gradients_of(job)
     out: list[tuple[int, int]] = []
     for part, total in enumerate([parts.head, *parts.layers, parts.embedding]):
-        sizes = found[0 if part == 0 else 2 if part > layers else 1]
-        out += [(n, part) for n in (sizes if sum(sizes) == total else [total]) if n]
+        known = head if part == 0 else embedding if part == last else layers
+        out += [(n, part) for n in known.get(total, [total]) if n]
     return out
+
+
+def _gradients_of(job: Job) -> tuple[dict[int, list[int]], ...]:
+    """Of the head, of a layer of each kind and of the embedding: all elements -> those of each tensor, in the order of
+    their gradients."""
+    of_part: tuple[dict[int, list[int]], ...] = ({}, {}, {})
+    names = dict.fromkeys(kind.name for kind in job.model.kinds)
+    for name in names:
+        model = whole(replace(job, model=replace(job.model, layers=1, layer_pattern=(name,))))
+        for part, known in enumerate(of_part):
+            sizes = [model.sizes[tensor] for tensor in model.ready if model.part[tensor] == part]
+            known[sum(sizes)] = sizes
+    return of_part

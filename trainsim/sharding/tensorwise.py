@@ -12,6 +12,7 @@ from itertools import count
 
 from trainsim.contracts.job import Job
 from trainsim.models.calls import Call, Module, calls, modules, ready_order
+from trainsim.models.layer_kind import counted
 from trainsim.models.lora import adapter_tensors
 from trainsim.models.tensors import embedding_tensors, layer_tensors
 from trainsim.models.transformer import Transformer
@@ -91,44 +92,46 @@ def ipg_buckets(one: Whole, bucket: float) -> Iterator[tuple[tuple[int, ...], in
 @lru_cache(maxsize=64)
 def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> Whole:
     found = modules(model, tp, padded_vocab=padded_vocab)
-    first, layer = len(embedding_tensors(model, tp, padded_vocab=padded_vocab)), len(layer_tensors(model, tp))
-    base = len(found.tensors)
-    each = [m.elements for m in adapter_tensors(model, tp, 1).matrices] if model.lora else []
-    root = _adapted(found.root, base, len(each)) if each else found.root
+    first, base, frozen = _count_embedding(model, tp, padded_vocab), len(found.tensors), model.lora is not None
+    tensors_of = {kind: len(layer_tensors(kind, tp)) for kind in counted(model.kinds)}
+    adapters_of = {kind: [m.elements for m in adapter_tensors([kind], tp).matrices] for kind in tensors_of}
+    layers = [(model.layers - k, kind) for k, kind in enumerate(model.kinds)]  # (part, kind) in forward order
+    inside = [part for part, kind in layers for _ in range(tensors_of[kind])]
     part = (
-        *(_part(t, first, layer, model.layers) for t in range(base)),
-        *(model.layers - k for k in range(model.layers) for _ in each),
+        *[model.layers + 1] * first,
+        *inside,
+        *[0] * (base - first - len(inside)),
+        *(part for part, kind in layers for _ in adapters_of[kind]),
     )
+    root = _adapted(found.root, base, [len(adapters_of[kind]) for _, kind in layers]) if frozen else found.root
     trace = calls(root, recompute=recompute)
     return Whole(
-        sizes=(*found.sizes, *(each * model.layers)),
+        sizes=(*found.sizes, *(size for _, kind in layers for size in adapters_of[kind])),
         matrix=(*(t.name == "weight" and "norm" not in t.module for t in found.tensors), *([True] * len(part[base:]))),
-        trained=tuple(not each or t >= base for t in range(len(part))),
+        trained=tuple(not frozen or t >= base for t in range(len(part))),
         part=part,
-        ready=tuple(t for t in ready_order(root) if not each or t >= base),
+        ready=tuple(t for t in ready_order(root) if not frozen or t >= base),
         trace=trace,
         at=_parts_of_calls(trace, part),
     )
 
 
-def _adapted(root: Module, start: int, each: int) -> Module:
-    """*root* with *each* adapter matrices at the end of every layer, numbered from *start*."""
-    numbers = count(start, each)
+def _count_embedding(model: Transformer, tp: int, padded_vocab: int) -> int:
+    """Tensors in front of the layers."""
+    return len(embedding_tensors(model, tp, padded_vocab=padded_vocab))
+
+
+def _adapted(root: Module, start: int, counts: Sequence[int]) -> Module:
+    """*root* with so many adapter matrices (*counts*) at the end of every layer, numbered from *start*."""
+    numbers, adapters = count(start), iter(counts)
 
     def visit(module: Module) -> Module:
         if module.name == "layer":
-            at = next(numbers)
-            own = tuple(Module("adapter", (at + k,)) for k in range(each))
+            own = tuple(Module("adapter", (next(numbers),)) for _ in range(next(adapters)))
             return module._replace(children=(*module.children, *own))
         return module._replace(children=tuple(visit(child) for child in module.children))
 
     return visit(root)
-
-
-def _part(tensor: int, first: int, layer: int, layers: int) -> int:
-    if tensor < first:
-        return layers + 1
-    return max(0, layers - (tensor - first) // layer)
 
 
 def _parts_of_calls(trace: Sequence[Call], part: Sequence[int]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -55,15 +56,18 @@ def slowest(result: Result) -> Slowest:
 def _reason(result: Result, rank: int) -> str:
     """Why a rank is slower than the others."""
     parts = result.simulation.plan.parts
-    mine = parts.of_rank(rank)
+    stages = parts.of_rank(rank)
+    seconds = _rank_seconds(_held(result), result.job.pipeline.layout, _layer_seconds(result))
     layers = [sum(s.layers for s in parts.of_rank(r)) for r in range(result.job.parallel.pp)]
     if any(isinstance(w, Slow) and _touches(result, w, rank) for w in result.job.what_if):
         return "of a slow GPU (what_if)"
     if layers[rank] > float(np.mean(layers)):
         return f"it has {layers[rank]} layers, the mean {np.mean(layers):.3g}"
-    if any(s.head for s in mine):
-        return "of the head" + (" and the embedding" if any(s.embedding for s in mine) else "")
-    return "of the embedding" if any(s.embedding for s in mine) else f"it has {layers[rank]} layers"
+    if seconds[rank] > float(np.mean(seconds)) * (1 + NEAR_MEAN):
+        return "its layers are larger than those of other stages"
+    if any(s.head for s in stages):
+        return "of the head" + (" and the embedding" if any(s.embedding for s in stages) else "")
+    return "of the embedding" if any(s.embedding for s in stages) else f"it has {layers[rank]} layers"
 
 
 def _touches(result: Result, slow: Slow, rank: int) -> bool:
@@ -83,7 +87,7 @@ def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
             if result.job.pipeline.chunks > 1:
                 title = f"one layer of virtual stage {move[0]} to virtual stage {move[1]} (on stage {rank})"
             yield Trial(kind=LAYERS, title=title, changes={"pipeline.layout": _moved(layout, *move)})
-    level, moved = _levelled(held, layout, list(slow.busy), _layer_seconds(result))
+    level, moved = _levelled(held, layout, slow.busy, _layer_seconds(result))
     if moved > 1:
         yield Trial(kind=LAYERS, title=f"{moved} layers, so that {level} remain", changes={"pipeline.layout": level})
 
@@ -95,11 +99,13 @@ def _held(result: Result) -> list[list[int]]:
     return [[model_stage(place, s.index, pp) for s in parts.of_rank(rank)] for rank in range(pp)]
 
 
-def _layer_seconds(result: Result) -> float:
-    """Seconds that one layer is worth in a step."""
-    layers = [one.layer for one in result.simulation.plan.parts.slices]
-    seconds = sum(layer.forward_seconds + layer.backward_seconds for layer in layers)
-    return seconds * result.job.training.microbatches
+def _layer_seconds(result: Result) -> list[float]:
+    """Seconds that each layer of the model is worth in a step."""
+    slices = [parts.layers for parts in result.simulation.plan.parts.slices]
+    each = (
+        sum(block.forward_seconds + block.backward_seconds for block in blocks) for blocks in zip(*slices, strict=True)
+    )
+    return [seconds * result.job.training.microbatches for seconds in each]
 
 
 def _move(held: Sequence[Sequence[int]], layout: Sequence[int], giver: int, taker: int) -> tuple[int, int] | None:
@@ -112,22 +118,38 @@ def _move(held: Sequence[Sequence[int]], layout: Sequence[int], giver: int, take
 
 
 def _levelled(
-    held: Sequence[Sequence[int]], layout: list[int], busy: list[float], layer: float
+    held: Sequence[Sequence[int]], layout: list[int], busy: Sequence[float], layers: Sequence[float]
 ) -> tuple[list[int], int]:
     """The layout after moving layers from the busiest rank to the idlest for as long as that helps, and how many.
 
-    >>> _levelled([[0], [1], [2]], [4, 4, 4], [4.0, 4.0, 7.0], 1.0)
+    Stages hold layers in a row, so that what lies between giver and taker moves on by one. *layers* are their seconds.
+
+    >>> _levelled([[0], [1], [2]], [4, 4, 4], [4.0, 4.0, 7.0], [1.0] * 12)
     ([5, 5, 2], 2)
     """
-    moved = 0
+    moved, now = 0, list(busy)
     while moved < sum(layout):
-        giver, taker = busy.index(max(busy)), busy.index(min(busy))
+        giver, taker = now.index(max(now)), now.index(min(now))
         move = _move(held, layout, giver, taker)
-        if move is None or busy[taker] + layer >= busy[giver]:
+        if move is None:
             break
-        layout, moved = _moved(layout, *move), moved + 1
-        busy = [seconds + layer * ((k == taker) - (k == giver)) for k, seconds in enumerate(busy)]
+        after = _moved(layout, *move)
+        change = zip(_rank_seconds(held, after, layers), _rank_seconds(held, layout, layers), strict=True)
+        then = [seconds + new - old for seconds, (new, old) in zip(now, change, strict=True)]
+        if max(then) >= now[giver]:
+            break
+        layout, now, moved = after, then, moved + 1
     return layout, moved
+
+
+def _rank_seconds(held: Sequence[Sequence[int]], layout: Sequence[int], layers: Sequence[float]) -> list[float]:
+    """Seconds of the layers of each pipeline rank.
+
+    >>> _rank_seconds([[0, 2], [1]], [1, 2, 1], [1.0, 2.0, 3.0, 4.0])
+    [5.0, 5.0]
+    """
+    ends = list(accumulate(layout, initial=0))
+    return [sum(sum(layers[ends[stage] : ends[stage + 1]]) for stage in stages) for stages in held]
 
 
 def _moved(layout: Sequence[int], giver: int, taker: int) -> list[int]:
