@@ -12,13 +12,12 @@ from typing import Any
 
 from trainsim.errors import InvalidPlan, ScenarioError, UnknownName, nearest
 from trainsim.models.adapters import Lora, check_targets
-from trainsim.models.sizes import check_size, check_switch, divisor
+from trainsim.models.sizes import MOST_LAYERS, check_size, check_switch, divisor
 
 DEFAULT = "default"
 """The kind with the model's own sizes."""
 SIZES = ("heads", "kv_heads", "head_dim", "ffn_hidden")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
-MOST_LAYERS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

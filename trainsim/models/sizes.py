@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from trainsim.errors import InvalidPlan
 
+MOST_LAYERS = 100_000
+
 
 def check_name(name: object) -> None:
     """Raise InvalidPlan unless *name* is a word."""
@@ -15,6 +17,8 @@ def check_size(model: str, key: str, value: object, *, least: int = 1) -> None:
     """Raise InvalidPlan unless *value* is a whole number of at least *least*."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidPlan(f"model {model!r}: {key} is {value!r}; it must be a whole number >= {least}")
+    if key == "layers" and value > MOST_LAYERS:
+        raise InvalidPlan(f"model {model!r}: layers is {value}; at most {MOST_LAYERS} are simulated")
 
 
 def check_switch(model: str, key: str, value: object) -> None:
