@@ -231,7 +231,7 @@ def test_show_memory_prints_draws_and_says_that_it_fits(small: str, capsys: pyte
     assert status("show", "memory", small) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    for words in ("fits: peak", "in forward of microbatch", "Not counted", "It fits", "weights"):
+    for words in ("fits: peak", "in forward of microbatch", "not counted", "It fits", "weights"):
         assert words in out
     assert max(map(len, out.splitlines())) <= 80
     png = Path("out/small/memory.png").read_bytes()

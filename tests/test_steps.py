@@ -143,13 +143,13 @@ def test_blocking_messages_make_stages_wait_for_their_peers(schedule):
 
 
 def test_who_waits_is_told_by_the_sender_whichever_way_it_sends():
-    from trainsim.report.text import waits_for
+    from trainsim.report.sections.waits import waits_for
 
     waits = run("zb-v").waits
     ways = {wait.what: waits_for(wait.what, wait.source, wait.stage) for wait in waits}
     assert any(way.endswith("-reverse") for way in ways)
-    assert all("for activations" in text for way, text in ways.items() if way.startswith("pp-forward"))
-    assert all("for gradients" in text for way, text in ways.items() if way.startswith("pp-backward"))
+    assert all("activations from" in text for way, text in ways.items() if way.startswith("pp-forward"))
+    assert all("gradients from" in text for way, text in ways.items() if way.startswith("pp-backward"))
     assert all(abs(w.source - w.stage) == 1 for w in waits if w.what.startswith("pp-"))
 
 

@@ -10,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainsim.tables.blocks import Bullets, Legend, Markup, Paragraph, Section, Source, Stacked
+from trainsim.tables.blocks import (
+    Bullets,
+    Figure,
+    Figures,
+    Key,
+    Legend,
+    Markup,
+    Paragraph,
+    Picture,
+    Section,
+    Source,
+    Stacked,
+)
 from trainsim.tables.cells import Amount, Bar, Cell, Part, Sign, Unit
 from trainsim.tables.page import card
 from trainsim.tables.table import Column, Table, worth_a_line
@@ -30,6 +42,7 @@ ROWS: tuple[tuple[Cell, ...], ...] = (
     ("zb-h1", 0.0042, -0.028, 2.0**29, Bar((Part(0.2, "#111111", "A"), Part(0.3, "#222222", "B")), 0.9), None, 1e3),
     ("<b>&[bold]", None, None, None, None, "a sentence that is long enough to need more than one line", None),
 )
+FIGURES = Figures((Figure("mfu", "36%", "model", "bad"),))
 WRITTEN = st.characters(codec="ascii", categories=["L", "N", "P"])
 TABLE = Table(columns=COLUMNS, rows=ROWS, title="Runs", details=("--set a=1", "", ""))
 
@@ -141,13 +154,36 @@ def test_a_row_of_another_length_is_refused() -> None:
 
 def test_every_block_is_shown() -> None:
     blocks = (Paragraph("words"), Bullets(("line",), "doubtful"), Source("a: 1"), Markup("<svg></svg>"), TABLE)
-    section = Section("Title", (*blocks, Legend((("#111111", "W"),)), Stacked(Bar.of(1.0, "#222222"))), note="of what")
+    section = Section(
+        "Title",
+        (
+            *blocks,
+            Legend((Key("#111111", "W", "weights"),)),
+            Picture.of(b"png", "chart"),
+            FIGURES,
+            Stacked(Bar.of(1.0, "#222222")),
+        ),
+        note="of what",
+    )
     text, html = printed(section, 100), card([section], "page")
-    for words in ("Title", "of what", "words", "line", "a: 1", "103.70 s", "--set a=1"):
+    for words in (
+        "Title",
+        "of what",
+        "words",
+        "line",
+        "a: 1",
+        "103.70 s",
+        "--set a=1",
+        "weights",
+        "mfu",
+        "36%",
+        "model",
+    ):
         assert words in text
         assert words in html
     assert "<svg></svg>" in html
     assert "svg" not in text
+    assert "data:image/png;base64,cG5n" in html
 
 
 def test_amounts_have_a_unit_of_their_own() -> None:

@@ -49,13 +49,13 @@ class Stall:
 
 NUMBERS = tuple(field.name for field in fields(Stall))[1:]
 REASONS = {
-    "activations_s": "activations",
-    "gradients_s": "gradients",
-    "network_s": "the network",
-    "peers_s": "its peers",
-    "finished_s": "nothing, is done",
+    "activations_s": "late activations",
+    "gradients_s": "late gradients",
+    "network_s": "messages in flight",
+    "peers_s": "late peers",
+    "finished_s": "no work left",
 }
-"""What an idle stage waits for, in words."""
+"""Why a stage is idle, in words."""
 
 
 def stalls(lanes: Lanes, every: Sequence[Passes], window: Floats) -> tuple[Stall, ...]:

@@ -35,12 +35,12 @@ def show_memory(
     base = load(scenario, changes)
     file = file or Path("out") / slug(base) / "memory.png"
     folder_for(file.parent)
-    from trainsim.report.memory_table import memory_data, memory_table
+    from trainsim.report.memory_table import memory_data, memory_sections
     from trainsim.study.fitting.search import search
 
     result = base.run()
     if not as_json:
-        render(memory_table(result))
+        render(memory_sections(result))
     found = search(base, result) if try_all or not result.memory.fits else None
     _draw(result, file)
     if as_json:

@@ -52,10 +52,14 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def render(thing: Any) -> None:
-    """Tables and bars on standard output, by rich."""
+    """Text, tables and sections on standard output, by rich."""
     from rich.console import Console
 
-    Console(highlight=False).print(thing)
+    from trainsim.tables.blocks import Section
+    from trainsim.tables.terminal import rich_sections
+
+    shown = [thing] if isinstance(thing, Section) else thing
+    Console(highlight=False).print(rich_sections(shown) if isinstance(shown, list) else shown)
 
 
 def save_figure(figure: Any, file: Path) -> None:

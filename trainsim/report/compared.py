@@ -1,73 +1,90 @@
-"""Runs side by side, for a terminal."""
+"""Runs side by side: how much they differ, and where the difference comes from."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.report.text import bar, coloured, plain, table, titled
-from trainsim.tables.prose import Prose
-from trainsim.units import format_bytes, format_time
+from trainsim.tables.blocks import Section
+from trainsim.tables.cells import Amount, Bar, Cell, Sign, Unit
+from trainsim.tables.table import Column, Table
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from collections.abc import Iterator
 
     from trainsim.result.comparison import Comparison
     from trainsim.study.side_by_side import SideBySide
 
+LONGER, SHORTER = "#c0392b", "#2e8b57"
 
-def side_by_side(some: SideBySide) -> RenderableType:
-    """A row per run, then where each differs from the first."""
-    from rich.console import Group
 
-    first, piped = some.columns[0], any(column.p2p for column in some.columns)
-    grid = table("Lrrrrrrr", space=1)
-    grid.add_row("", "step", "", "bubble", "MFU", "keeps", "sends", "memory", style="dim")
-    for column in some.columns:
-        ratio = column.step_time / first.step_time
-        change = "" if column is first else f"{ratio - 1.0:+.1%}" if ratio < 2.0 else f"x {ratio:.3g}"
-        grid.add_row(
-            Prose(plain(column.name)),
-            format_time(column.step_time),
-            change,
-            f"{column.bubble_fraction:.1%}",
-            f"{column.mfu:.1%}",
-            format_bytes(max(column.activations)),
-            format_bytes(column.p2p if piped else column.dp),
-            format_bytes(column.memory_peak) + ("" if column.fits else " [red]!"),
-        )
-    note = f"keeps: activations on the fullest rank; sends: to other {'stages' if piped else 'replicas'}, per rank"
-    if not all(column.fits for column in some.columns):
-        note += "; !: does not fit"
-    return Group(
-        titled("Side by side", Group(grid, Prose(note, "dim"))), *(comparison(one) for one in some.differences)
+def comparison(change: Comparison) -> Section:
+    """What differs in the scenario, what came out, and which part of the step is shorter or longer."""
+    before, after = change.titles
+    verdict = f"the step is {format_time(abs(change.seconds))} ({abs(change.ratio):.1%})"
+    note = f"{verdict} {'shorter' if change.seconds < 0 else 'longer'}"
+    both = Table(columns=(Column(), Column(before), Column(after)), rows=(*_outcomes(change), *_fields(change)))
+    return Section(f"{after} against {before}", (both, causes(change)), note)
+
+
+def _outcomes(change: Comparison) -> Iterator[tuple[Cell, ...]]:
+    """Step, MFU, bubble and memory of the two."""
+    for name, unit, before, after in (
+        ("step", Unit.TIME, change.step_before, change.step_after),
+        ("MFU", Unit.SHARE, change.mfu_before, change.mfu_after),
+        ("pipeline bubble", Unit.SHARE, change.bubble_before, change.bubble_after),
+        ("peak memory", Unit.BYTES, change.memory_before, change.memory_after),
+    ):
+        yield name, Amount(before, unit), Amount(after, unit)
+
+
+def _fields(change: Comparison) -> Iterator[tuple[Cell, ...]]:
+    for path, (before, after) in change.changes.items():
+        yield path, str(before), str(after)
+
+
+def causes(change: Comparison) -> Table:
+    """The parts of the breakdown that changed, the largest change first."""
+    most = max((abs(seconds) for _, seconds in change.causes), default=1.0)
+    rows = [
+        (part, seconds, Bar.of(abs(seconds) / most, LONGER if seconds > 0 else SHORTER), Sign(change.words(part)))
+        for part, seconds in change.causes
+    ]
+    return Table(
+        columns=(Column("exposed time"), Column("change", Unit.TIME_CHANGE), Column(), Column(wraps=True)),
+        rows=tuple(rows),
     )
 
 
-def comparison(one: Comparison) -> RenderableType:
-    """Two runs: how much they differ, and where the difference comes from."""
-    from rich.console import Group
-
-    faster = "shorter" if one.seconds < 0 else "longer"
-    lines = [
-        Prose(
-            f"{format_time(one.step_before)} -> {format_time(one.step_after)}: the step is [bold]{format_time(abs(one.seconds))} "  # noqa: E501
-            f"({abs(one.ratio):.1%}) {faster}[/]"
+def side_by_side(runs: SideBySide) -> list[Section]:
+    """A row per run, then where each differs from the first."""
+    first, piped = runs.columns[0], any(column.p2p for column in runs.columns)
+    table = Table(
+        columns=(
+            Column("run", wraps=True),
+            Column("step", Unit.TIME),
+            Column("change", Unit.CHANGE, priority=1),
+            Column("bubble", Unit.SHARE),
+            Column("MFU", Unit.SHARE),
+            Column("activations", Unit.BYTES, priority=3),
+            Column("sends", Unit.BYTES, priority=2),
+            Column("memory", Unit.BYTES),
+            Column("fits"),
         ),
-        Prose(
-            f"MFU {one.mfu_before:.1%} -> {one.mfu_after:.1%}, bubble {one.bubble_before:.1%} -> "
-            f"{one.bubble_after:.1%}, memory {format_bytes(one.memory_before)} -> {format_bytes(one.memory_after)}"
+        rows=tuple(
+            (
+                run.name,
+                run.step_time,
+                None if run is first else run.step_time / first.step_time - 1.0,
+                run.bubble_fraction,
+                run.mfu,
+                max(run.activations),
+                run.p2p if piped else run.dp,
+                run.memory_peak,
+                Sign("yes", "good") if run.fits else Sign("no", "bad"),
+            )
+            for run in runs.columns
         ),
-        *(Prose(plain(f"{path}: {before} -> {after}"), "dim") for path, (before, after) in one.changes.items()),
-    ]
-    grid = table("lrlL")
-    most = max((abs(change) for _, change in one.causes), default=1.0)
-    for part, change in one.causes:
-        colour = "red" if change > 0 else "green"
-        grid.add_row(
-            part,
-            format_time(change, like=most, signed=True),
-            coloured(bar(abs(change) / most, 20), colour),
-            Prose(one.words(part), "dim"),
-        )
-    before, after = one.titles
-    return titled(f"{after} against {before}", Group(*lines, grid))
+    )
+    note = f"activations: fullest rank; sends: to other {'stages' if piped else 'replicas'}, per rank and step"
+    return [Section("Side by side", (table,), note), *map(comparison, runs.differences)]

@@ -1,4 +1,4 @@
-"""Memory in the page: a table of the peaks, and small charts of what each stage holds over time."""
+"""Memory in the page: small charts of what each stage holds over time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainsim.analysis.memory import CATEGORIES, StageMemory
+from trainsim.analysis.memory import StageMemory
 from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
-from trainsim.report.markup import bar, table
 from trainsim.report.memory_words import peak_words, top_of
 from trainsim.report.scene import MAIN, Stage, actors
 from trainsim.report.style import LOOKS, MEMORY
-from trainsim.units import format_bytes
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -26,27 +24,6 @@ WIDE, HIGH = 1000, 100
 """Units of a chart: in time, and up to its top."""
 PHASES = ("forward", "backward", "input", "weight", "optimizer")
 """What the strip under a chart shows."""
-
-
-def memory_table(result: Result) -> str:
-    """The fullest rank of each stage at its peak, against the capacity."""
-    use = result.memory
-    scale = max(use.capacity, use.peak)
-    rows = []
-    for stage in use.per_stage:
-        parts = [(stage.part(c) / scale, MEMORY[c]) for c in CATEGORIES]
-        over = " class='alarm'" if stage.needed > use.capacity else ""
-        rows.append(
-            (
-                f"<span{over}>stage {stage.stage}</span>",
-                format_bytes(stage.peak),
-                f"{stage.peak / use.capacity:.0%}",
-                bar(parts, mark=use.capacity / scale),
-                f"rank {stage.rank}, mostly {stage.largest}",
-            )
-        )
-    missing = f"<p class='note'>not counted: {escape('; '.join(use.not_counted))}</p>"
-    return table(("", "peak", "of capacity", "", "where"), rows) + _legend(dict.fromkeys(CATEGORIES)) + missing
 
 
 def _legend(categories: dict[str, None]) -> str:

@@ -95,13 +95,15 @@ class Comparison:
 
     def __rich__(self) -> RenderableType:
         from trainsim.report.compared import comparison
+        from trainsim.tables.terminal import rich_section
 
-        return comparison(self)
+        return rich_section(comparison(self))
 
     def _repr_html_(self) -> str:
-        from trainsim.report.cards import comparison
+        from trainsim.report.compared import comparison
+        from trainsim.tables.page import card
 
-        return comparison(self)
+        return card([comparison(self)])
 
 
 def compare(before: Result, after: Result) -> Comparison:

@@ -113,13 +113,16 @@ class SideBySide:
 
     def __rich__(self) -> RenderableType:
         from trainsim.report.compared import side_by_side
+        from trainsim.tables.terminal import rich_sections
 
-        return side_by_side(self)
+        return rich_sections(side_by_side(self))
 
     def _repr_html_(self) -> str:
-        from trainsim.report.cards import side_by_side
+        from trainsim.report.compared import side_by_side
+        from trainsim.report.sections.gantt_chart import drawn, png_of
+        from trainsim.tables.page import card
 
-        return side_by_side(self)
+        return card([*side_by_side(self), drawn(png_of(self.gantt()))])
 
 
 def compare(runs: Iterable[Scenario | Result | str | Path]) -> SideBySide:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
 from trainsim.tables.cells import Bar, Tone
@@ -39,10 +40,50 @@ class Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Legend:
-    """What the colours of a bar are: (colour, words)."""
+class Picture:
+    """An image inside the page (a data URL); ``caption`` is for who cannot see it. A terminal leaves it out."""
 
-    entries: tuple[tuple[str, str], ...]
+    url: str
+    caption: str
+
+    @classmethod
+    def of(cls, png: bytes, caption: str) -> Picture:
+        """A PNG."""
+        return cls(f"data:image/png;base64,{base64.b64encode(png).decode()}", caption)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that stands out: what it is, the number, and a remark."""
+
+    name: str
+    value: str
+    note: str = ""
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures that matter most: tiles of a page, lines of a terminal."""
+
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of a legend; ``letter`` stands for the colour where there is none."""
+
+    colour: str
+    letter: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What the colours and letters of bars are."""
+
+    keys: tuple[Key, ...]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +93,7 @@ class Stacked:
     bar: Bar
 
 
-Block = Paragraph | Bullets | Source | Markup | Legend | Stacked | Table
+Block = Paragraph | Bullets | Source | Markup | Picture | Figures | Legend | Stacked | Table
 
 
 @dataclass(frozen=True)

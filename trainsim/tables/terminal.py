@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainsim.tables.blocks import Block, Bullets, Paragraph, Section, Source
+from trainsim.tables.blocks import Block, Bullets, Figures, Legend, Paragraph, Section, Source
 from trainsim.tables.cells import Bar, Sign
 from trainsim.tables.prose import Prose, breaks
 from trainsim.tables.table import Column, Table
@@ -201,6 +201,13 @@ def rich_section(section: Section) -> RenderableType:
     return titled(section.title, Group(*note, *(shown for block in section.blocks for shown in _block(block))))
 
 
+def rich_sections(sections: Iterable[Section]) -> Group:
+    """Sections below each other."""
+    from rich.console import Group
+
+    return Group(*map(rich_section, sections))
+
+
 def _block(block: Block) -> Iterator[RenderableType]:
     """What a terminal shows of a block: pictures are left out."""
     from rich.text import Text
@@ -214,6 +221,12 @@ def _block(block: Block) -> Iterator[RenderableType]:
         case Source(text):
             for line in text.splitlines():
                 yield Text(line, overflow="fold")
+        case Legend(keys, title):
+            letters = ", ".join(f"{key.letter} {key.words}".strip() for key in keys)
+            yield Prose(_plain(f"{title} {letters}".strip()), "dim")
+        case Figures(figures):
+            rows = tuple((Sign(one.name, "strong"), Sign(f"{one.value}, {one.note}", one.tone)) for one in figures)
+            yield rich_table(Table(columns=(Column(), Column(wraps=True)), rows=rows))
         case Table():
             yield rich_table(block)
 

@@ -1,0 +1,104 @@
+"""Sections of reports: each is shown in 80 columns, and a page has the same numbers as a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+import trainsim as ts
+from tests.runs import result
+from tests.test_tables import html_cells, printed
+from tests.traces import Shape
+from trainsim.report.compared import comparison, side_by_side
+from trainsim.report.memory_table import memory_sections
+from trainsim.report.sections import CARD, PAGE, TERMINAL, report, sections
+from trainsim.tables.blocks import Markup, Picture, Section
+from trainsim.tables.page import card
+from trainsim.tables.table import Table
+
+
+@cache
+def runs() -> dict[str, ts.Result]:
+    """Runs that have something to say under every heading."""
+    return {
+        "pipeline": result(Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7), "pipeline"),
+        "one stage": result(Shape(stages=1, microbatches=2, reduce=0.3, replicas=2), "one stage"),
+        "too large": result(Shape(stages=2, activation=40e9), "too large"),
+        "many stages": result(Shape(stages=24, microbatches=4), "many stages"),
+        "steps": compared().replace({"simulation.steps": 3}).run(),
+    }
+
+
+def compared(changes: dict[str, str] | None = None) -> ts.Scenario:
+    return ts.Scenario.load("quickstart").replace({"simulation.detail": "block", **(changes or {})})
+
+
+def built(name: str) -> list[Section]:
+    """What a section says of each run."""
+    return [section for run in runs().values() if (section := sections[name].build(run)) is not None]
+
+
+BUILDERS: dict[str, Callable[[], list[Section]]] = {
+    **{name: (lambda name=name: built(name)) for name in sections},  # type: ignore[misc]
+    "memory in detail": lambda: [one for run in runs().values() for one in memory_sections(run)],
+    "comparison": lambda: [comparison(runs()["steps"] - runs()["one stage"])],
+    "side by side": lambda: side_by_side(ts.compare([compared(), compared({"pipeline.schedule": "zb-h1"})])),
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_line_fits(name: str, width: int) -> None:
+    some = BUILDERS[name]()
+    assert some
+    for section in some:
+        lines = printed(section, width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert not [line for line in lines if re.match(r"\s*(GiB|MiB|s|ms|%)\b", line)], "a number apart from its unit"
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_page_says_the_same_numbers_as_a_terminal(name: str) -> None:
+    for section in BUILDERS[name]():
+        tables = [block for block in section.blocks if isinstance(block, Table)]
+        text = " ".join(printed(Section(section.title, tuple(map(uncut, tables))), 400).split())
+        cells = [" ".join(cell.split()) for row in html_cells(card([section])) for cell in row if cell]
+        assert all(cell in text for cell in cells)
+        filled = (row for table in tables for row in table.filled().texts)
+        assert cells == [" ".join(cell.split()) for row in filled for cell in row if cell]
+
+
+def uncut(table: Table) -> Table:
+    """The table with all its rows in a terminal too."""
+    from dataclasses import replace
+
+    return replace(table, extremes="")
+
+
+@pytest.mark.parametrize("name", sections)
+def test_a_section_is_shown_to_somebody_and_only_a_page_has_pictures(name: str) -> None:
+    entry = sections[name]
+    assert entry.shown_by <= {TERMINAL, PAGE, CARD}
+    assert entry.shown_by
+    assert entry.build.__doc__
+    pictures = [b for section in built(name) for b in section.blocks if isinstance(b, Markup | Picture)]
+    assert not pictures or TERMINAL not in entry.shown_by
+
+
+def test_sections_stand_in_their_order_and_none_shares_a_place() -> None:
+    places = [one.place for one in sections.values()]
+    assert len(set(places)) == len(places)
+    titles = [section.title for section in report(runs()["pipeline"], TERMINAL)]
+    assert titles[:3] == ["pipeline", "Where the time goes", "Memory"]
+    assert set(titles) < {section.title for section in report(runs()["pipeline"], PAGE)}
+
+
+def test_one_wait_has_one_number() -> None:
+    """No other table than that of waits gives seconds of waiting for a stage by its cause."""
+    page = card(report(runs()["pipeline"], PAGE))
+    headers = re.findall(r"<th[^>]*>([^<]*)</th>", page)
+    assert headers.count("for") == 1
+    assert not [header for header in headers if header.startswith("for ")]

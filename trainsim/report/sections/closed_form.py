@@ -1,0 +1,32 @@
+"""The closed form beside the simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainsim.report.sections import PAGE, section
+from trainsim.tables.blocks import Paragraph, Section
+from trainsim.tables.cells import Unit
+from trainsim.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from trainsim.result.result import Result
+
+
+@section("closed form", place=80, shown_by=(PAGE,))
+def closed_form(result: Result) -> Section:
+    """The step in closed form and as simulated, phase by phase."""
+    both = result.estimate
+    step = both.simulated
+    rows = [(phase.name, phase.closed_form, phase.simulated, phase.difference) for phase in both.phases]
+    table = Table(
+        columns=(
+            Column("phase"),
+            Column("closed form", Unit.TIME, like=step),
+            Column("on the critical path", Unit.TIME, like=step),
+            Column("difference", Unit.TIME_CHANGE, like=step),
+        ),
+        rows=(*rows, ("step", both.seconds, both.simulated, both.simulated - both.seconds)),
+    )
+    verdict = f"the simulation is {both.difference:+.1%}: {both.explanation}"
+    return Section("Closed form beside the simulation", (Paragraph(verdict), table))

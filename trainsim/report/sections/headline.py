@@ -1,0 +1,55 @@
+"""The figures that matter most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainsim.analysis.expectation import AGREES
+from trainsim.report.memory_words import short_verdict
+from trainsim.report.sections import CARD, PAGE, TERMINAL, section
+from trainsim.report.style import CONVENTION
+from trainsim.tables.blocks import Figure, Figures, Paragraph, Section
+from trainsim.units import format_bytes, format_count, format_flops, format_number_of, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainsim.result.result import Result
+
+
+@section("headline", place=0, shown_by=(TERMINAL, PAGE, CARD))
+def headline(result: Result) -> Section:
+    """Step time and the closed form beside it, speed, memory, and what was simulated."""
+    return Section(result.name, (Figures(tuple(_figures(result))), Paragraph(f"MFU and HFU: {CONVENTION}", "quiet")))
+
+
+def _figures(result: Result) -> Iterator[Figure]:
+    speed, use, lanes = result.throughput, result.memory, result.lanes
+    yield Figure("step time", format_time(result.step_time), _closed_form(result))
+    if result.period is not None:
+        steps = format_number_of(result.steps, "step")
+        yield Figure("period", format_time(result.period), f"from one update to the next, {steps} back to back")
+    per_gpu = f"{speed.samples_per_s:.4g} samples/s, {speed.tokens_per_s_per_gpu:,.1f} tokens/s per GPU"
+    yield Figure("throughput", f"{speed.tokens_per_s:,.0f} tokens/s", per_gpu)
+    yield Figure("MFU", f"{speed.mfu:.1%}", f"{format_flops(speed.model_flops_per_gpu)} per GPU, model FLOPs")
+    recomputed = f"{format_flops(speed.hardware_flops_per_gpu)} per GPU, recomputation included"
+    yield Figure("HFU", f"{speed.hfu:.1%}", recomputed)
+    if len(result.bubble.per_stage) > 1:
+        yield Figure("bubble", f"{result.bubble.fraction:.1%}", f"of {format_time(result.bubble.window_s)} of pipeline")
+    room = f"of {format_bytes(use.capacity)} on the fullest GPU: {short_verdict(use)}"
+    yield Figure("memory", format_bytes(use.peak), room, "" if use.fits else "bad")
+    some = result.parameters
+    trained = f"{format_count(some['trainable'])} trained, " if some["trainable"] < some["total"] else ""
+    yield Figure(
+        "parameters", format_count(some["total"]), f"{trained}{format_count(some['per_rank'])} per rank (mean)"
+    )
+    classes = format_number_of(result.trace.classes, "class")
+    effort = f"{format_count(result.trace.operations)} operations in {format_time(result.simulation.wall_s)}"
+    yield Figure("simulated", format_number_of(lanes.ranks, "rank"), f"folded into {classes}; {effort}")
+
+
+def _closed_form(result: Result) -> str:
+    closed = result.estimate
+    agrees = abs(closed.difference) < AGREES
+    verdict = "agrees" if agrees else f"is {closed.difference:+.1%}: {closed.explanation}"
+    return f"closed form {format_time(closed.seconds)}; the simulation {verdict}"
