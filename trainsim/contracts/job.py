@@ -4,7 +4,9 @@ A resolved scenario as plain frozen values: everything that planning needs, noth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
@@ -64,29 +66,12 @@ class Offload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharding:
-    """How replicas share model states. Counts are elements; None: the framework's.
-
-    ``shard_size`` ranks share what a strategy shards within groups (hsdp, mics), ``instances`` is the number of groups
-    that share optimizer states among themselves only (zero1). ``sync`` says whether gradients are reduced after every
-    microbatch or after the last one. ``reshard`` is the number of ranks that parameters are shared by between forward
-    and backward (1: each keeps them whole, 0: as outside).
-    """
+    """How replicas share model states. ``options`` are those of the strategy, by name, where they differ from their
+    defaults: each strategy's file says what they mean (``sharding/options.py``)."""
 
     strategy: str = "ddp"
     overlap: bool = False
-    reduce_bucket: float | None = None
-    shard_size: int | None = None
-    instances: int = 1
-    prefetch_bucket: float | None = None
-    max_live_parameters: float | None = None
-    reuse_distance: float | None = None
-    persistence_threshold: float | None = None
-    reshard: int | None = None
-    backward_prefetch: str | None = None
-    sync: str | None = None
-    quantized_weights: bool = False
-    quantized_gradients: bool = False
-    secondary_partition: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     offload: Offload = Offload()
 
 

@@ -16,8 +16,9 @@ from dataclasses import replace
 from trainsim.contracts.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
-from trainsim.sharding import Bucket
-from trainsim.sharding.offload import FP32, TOGETHER, gradient_steps
+from trainsim.sharding import Bucket, strategies
+from trainsim.sharding.offload import FP32, gradient_steps
+from trainsim.sharding.strategy import Strategy
 
 # Bytes per parameter, counted from the code. Of host memory:
 ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
@@ -27,8 +28,10 @@ STATES = 12.0  # master, momentum, variance
 SUB_GROUP = 1e9  # parameters that are updated together (sub_group_size)
 PARAMETER_BUFFER = 5 * 1e8  # parameters that a rank's pinned buffers hold for drives (buffer_count x buffer_size)
 
-GRADIENTS_STAY = ("ddp", "zero1")
-"""Strategies that keep whole gradients on the GPU until the step."""
+
+def strategy(mine: Rank) -> Strategy:
+    """The strategy of *mine*'s job."""
+    return strategies[mine.parts.job.sharding.strategy]
 
 
 def partition(mine: Rank) -> float:
@@ -95,7 +98,7 @@ def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instr
     small = mine.parts.job.training.number_bytes
     yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
     yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
-    if small < FP32 and mine.parts.job.sharding.strategy not in TOGETHER:
+    if small < FP32 and not strategy(mine).moves_together:
         yield _copy("cast parameters", communicator, "host_step", parameters * (FP32 + small))
     if mine.parts.job.sharding.offload.parameters == "none":
         yield _copy("parameters", communicator, "host_in", parameters * small)
@@ -163,13 +166,13 @@ def with_offload(mine: Rank, memory: Memory) -> Memory:
     offload, small, moved = job.sharding.offload, job.training.number_bytes, partition(mine)
     if not offload.any:
         return memory
-    if job.sharding.strategy in TOGETHER:  # just what would be on the GPU
+    if strategy(mine).moves_together:  # just what would be on the GPU
         return replace(memory, weights=0.0, gradients=0.0, optimizer=0.0, host=mine.states().resident)
     host = nvme = 0.0
     if moved:
         stays, extra = 1 - offload.ratio, mine.exchange.extra
         memory = replace(memory, optimizer=memory.optimizer * stays, buffers=memory.buffers + _largest(mine) * small)
-        if job.sharding.strategy not in GRADIENTS_STAY:
+        if strategy(mine).shares_gradients:
             held = memory.gradients - extra.get("gradients", 0.0)
             memory = replace(memory, gradients=memory.gradients - offload.ratio * held)
         if offload.optimizer == "cpu":
@@ -190,7 +193,7 @@ def _small_copies(mine: Rank) -> int:
     """Copies of the partition on the host in the training precision: staged parameters (or sums of gradients, where
     parameters are sharded), and sums of gradients where the reductions of several microbatches add up there."""
     job = mine.parts.job
-    adds_up = job.training.microbatches > 1 and job.sharding.strategy not in GRADIENTS_STAY
+    adds_up = job.training.microbatches > 1 and strategy(mine).shares_gradients
     return 1 + (adds_up and mine.exchange.weights_shard == 1)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.scenario.checks import Fault
-from trainsim.scenario.offloading import offload_faults
 from trainsim.scenario.schema import ModelSpec, ScenarioSpec
 from trainsim.schedules import schedules
-from trainsim.sharding import strategies
 
 MOST_STEPS = 64
 # fmt: off
@@ -28,7 +26,6 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     yield from _model(spec)
     yield from _parallel(spec)
     yield from _vocabulary(spec)
-    yield from _sharding(spec)
     yield from _training(spec)
     for k, entry in enumerate(spec.what_if):
         for name in ("jitter", "fail"):
@@ -73,13 +70,6 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
     schedule = spec.pipeline.schedule or ""
     if schedule in SCHEDULES and schedule not in schedules:
         yield Fault("pipeline.schedule", f"not simulated yet; {', '.join(schedules)} are")
-
-
-def _sharding(spec: ScenarioSpec) -> Iterator[Fault]:
-    sharding = spec.sharding
-    if sharding.strategy is not None and sharding.strategy not in strategies:
-        yield Fault("sharding.strategy", f"not simulated yet; {', '.join(strategies)} are")
-    yield from offload_faults(spec)
 
 
 def _training(spec: ScenarioSpec) -> Iterator[Fault]:

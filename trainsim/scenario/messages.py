@@ -12,6 +12,7 @@ from trainsim.errors import ScenarioError, nearest
 from trainsim.hardware.topology import OVERRIDES
 from trainsim.scenario.origin import Key, Origin, dotted, value_at
 from trainsim.scenario.schema import ScenarioSpec
+from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
 
 MOST_SHOWN = 8
 _WANTED = {
@@ -110,6 +111,7 @@ def known_keys(key: Key) -> tuple[str, ...]:
             continue
         known = section.model_fields.get(part)
         section = _section(known.annotation) if known else None
+        section = sharding_section() if section is ShardingSpec else section
     return tuple(section.model_fields) if section else ()
 
 

@@ -15,10 +15,10 @@ from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context
-from trainsim.scenario.exchange import check_sharding, resolve_sharding, with_framework
 from trainsim.scenario.limits import limits
-from trainsim.scenario.offloading import require_storage
 from trainsim.scenario.parts import find_cluster, find_model, perturbations
+from trainsim.scenario.sharding_rules import check_sharding
+from trainsim.scenario.sharding_values import resolve_sharding, with_framework
 from trainsim.scenario.training import resolve_training, usual_length
 from trainsim.scenario.written import written_out
 from trainsim.schedules import schedules
@@ -51,7 +51,6 @@ def resolve(context: Context) -> Resolved:
     training = resolve_training(context, model, cluster, framework, parallel)
     spreads = spec.pipeline.vocabulary_parallel
     pipeline = _pipeline(context, model, parallel, training)
-    require_storage(context, cluster, pipeline.schedule)
     job = Job(
         name=spec.name or f"{model.name} on {cluster.ranks} {cluster.gpu.name}",
         model=model,

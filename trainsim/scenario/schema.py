@@ -8,13 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from trainsim.units import parse_count, parse_time
-
-MOST_RANKS = 1 << 21
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+from trainsim.scenario.fields import (
+    Degree,
+    Factor,
+    NotNegative,
+    Precision,
+    Seconds,
+    Section,
+    Size,
+    as_tuple,
+)
+from trainsim.scenario.sharding_section import ShardingSection, no_sharding
 
 
 def _name_or_mapping(value: object) -> str | None:
@@ -33,23 +37,6 @@ def _printable(name: str) -> str:
     if not name.isprintable():
         raise ValueError("holds characters that cannot be printed")
     return name
-
-
-Degree = Annotated[int, Field(ge=1, le=MOST_RANKS)]
-Size = Annotated[int, Field(ge=1, le=1 << 27)]
-NotNegative = Annotated[int, Field(ge=0, le=1 << 27)]
-Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
-NotNegativeCount = Annotated[float, BeforeValidator(parse_count), Field(ge=0)]
-Seconds = Annotated[float, BeforeValidator(parse_time), Field(ge=0, le=1e6)]
-Factor = Annotated[float, Field(ge=1e-6, le=1e6)]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
-Device = Literal["none", "cpu", "nvme"]
-
-
-class Section(BaseModel):
-    """A mapping of the scenario file: unknown keys are refused, and a number must be written as one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class MoeSpec(Section):
@@ -77,7 +64,7 @@ class LoraSpec(Section):
     """Low-rank adapters on a frozen base model."""
 
     rank: Size
-    targets: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ("q", "v")
+    targets: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ("q", "v")
 
 
 class ModelSpec(Section):
@@ -132,11 +119,11 @@ class ParallelSpec(Section):
     etp: Degree | None = None
     sequence_parallel: bool = False
     context_parallel: Literal["ring", "all_gather", "ulysses"] = "ring"
-    order: Annotated[tuple[Axis, ...], BeforeValidator(_as_tuple)] = ("tp", "cp", "ep", "dp", "pp")
+    order: Annotated[tuple[Axis, ...], BeforeValidator(as_tuple)] = ("tp", "cp", "ep", "dp", "pp")
 
 
 Layout = Annotated[
-    Annotated[str, Tag("<name>")] | Annotated[tuple[NotNegative, ...], BeforeValidator(_as_tuple), Tag("<list>")],
+    Annotated[str, Tag("<name>")] | Annotated[tuple[NotNegative, ...], BeforeValidator(as_tuple), Tag("<list>")],
     Discriminator(_layout_kind),
 ]
 
@@ -151,43 +138,6 @@ class PipelineSpec(Section):
     p2p: Literal["async", "blocking"] | None = None
     post_validation: bool = False
     vocabulary_parallel: bool = False
-
-
-class OffloadSpec(Section):
-    """Where states live that are not on the GPU.
-
-    ``ratio`` is the part of the optimizer that is not (DeepSpeed Twin-Flow); ``delayed_update`` lets the CPU's step run
-    under the next step's passes, whose weights are then one step old.
-    """
-
-    optimizer: Device = "none"
-    parameters: Device = "none"
-    ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
-    delayed_update: bool = False
-    pipeline_read: bool = False
-    pipeline_write: bool = False
-    buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4
-
-
-class ShardingSpec(Section):
-    """How replicas share model states. What is left out is the framework's; the counts are elements."""
-
-    strategy: Literal["ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp", "mics", "zeropp"] | None = None
-    overlap: bool | None = None
-    shard_size: Degree | None = None
-    instances: Degree | None = None
-    reduce_bucket: Count | None = None
-    prefetch_bucket: NotNegativeCount | None = None
-    max_live_parameters: NotNegativeCount | None = None
-    reuse_distance: NotNegativeCount | None = None
-    persistence_threshold: NotNegativeCount | None = None
-    reshard_after_forward: bool | Degree | None = None
-    backward_prefetch: Literal["pre", "post", "none"] | None = None
-    sync: Literal["every", "last"] | None = None
-    quantized_weights: bool = False
-    quantized_gradients: bool = False
-    secondary_partition: Degree | None = None
-    offload: OffloadSpec = OffloadSpec()
 
 
 class RecomputeSpec(Section):
@@ -301,9 +251,9 @@ class ScenarioSpec(Section):
     cluster: ClusterSpec
     parallel: ParallelSpec = ParallelSpec()
     pipeline: PipelineSpec = PipelineSpec()
-    sharding: ShardingSpec = ShardingSpec()
+    sharding: ShardingSection = Field(default_factory=no_sharding)
     training: TrainingSpec = TrainingSpec()
     network: NetworkSpec = NetworkSpec()
-    what_if: Annotated[tuple[WhatIfSpec, ...], BeforeValidator(_as_tuple)] = ()
+    what_if: Annotated[tuple[WhatIfSpec, ...], BeforeValidator(as_tuple)] = ()
     simulation: SimulationSpec = SimulationSpec()
     derived: dict[str, str] = Field(default_factory=dict)

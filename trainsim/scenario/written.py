@@ -6,11 +6,8 @@ from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
-from trainsim.scenario.schema import ShardingSpec
+from trainsim.scenario.sharding_section import ShardingSpec
 from trainsim.scenario.training import gradient_dtype
-
-BROUGHT = ("shard_size", "quantized_weights", "quantized_gradients", "secondary_partition")
-"""Options that some strategies turn on where the scenario does not say."""
 
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
@@ -38,10 +35,8 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
 
 def _sharding(spec: ShardingSpec, job: Job) -> dict[str, Any]:
     """What the scenario says of sharding, and what the strategy itself brings: groups, ZeRO++'s three."""
-    sharding = job.sharding
     given: dict[str, Any] = spec.model_dump(exclude={"strategy", "overlap"}, exclude_unset=True)
-    brought = {key: getattr(sharding, key) for key in BROUGHT if getattr(sharding, key)}
-    return {"strategy": sharding.strategy, "overlap": sharding.overlap, **given, **brought}
+    return {"strategy": job.sharding.strategy, "overlap": job.sharding.overlap, **given, **job.sharding.options}
 
 
 def _pipeline(context: Context, job: Job) -> dict[str, Any]:

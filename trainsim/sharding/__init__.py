@@ -7,13 +7,15 @@ chunk's gradients, the gathers of its parameters, and how many ranks share the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding.flights import Plan
+from trainsim.sharding.options import REDUCE_BUCKET, SHARD_SIZE
+from trainsim.sharding.strategy import Derived, Refusal, Strategy
 
 
 class Parts(NamedTuple):
@@ -63,36 +65,22 @@ class Exchange:
     extra: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
-    """One way for replicas to share model states.
-
-    ``plan`` says what a pipeline rank with some chunks exchanges; ``uses`` are the options of the scenario's sharding
-    section that it understands beside strategy, overlap and offload; ``refuses`` gives (option, reason) for what does
-    not go together. ``every_pass``: it exchanges beside every pass, so passes must be whole and on one stage;
-    ``shares_parameters``: these are gathered for it. ``framework`` is the profile whose strategy it is.
-    ``summed_by`` is the number of replicas that share the sums of gradients over microbatches.
-    """
-
-    plan: Callable[[Job, int, Sequence[Parts]], Exchange]
-    uses: frozenset[str] = frozenset()
-    refuses: Callable[[Job], Iterator[tuple[str, str]]] = lambda job: iter(())
-    every_pass: bool = False
-    shares_parameters: bool = False
-    framework: str = "neutral"
-    summed_by: Callable[[Job], int] = lambda job: 1
-
-
 strategies: Registry[Strategy] = Registry("strategy", __name__)
 
 
-def alone(job: Job) -> Iterator[tuple[str, str]]:
+def alone(job: Job) -> Iterator[Refusal]:
     """A complaint about groups of one replica, which share nothing with anybody."""
-    if job.sharding.shard_size == 1 and replicas(job) > 1:
-        yield (
+    if SHARD_SIZE.of(job) == 1 and replicas(job) > 1:
+        yield Refusal(
             "shard_size",
             f"groups of one replica share nothing; write how many of the {replicas(job)} replicas share their states",
         )
+
+
+def of_a_node(given: Mapping[str, Any], node: int) -> Iterator[Derived]:
+    """Groups of the size of a node, where the scenario does not say."""
+    if given.get("shard_size") is None:
+        yield Derived("shard_size", node, "replicas of a node")
 
 
 def replicas(job: Job) -> int:
@@ -102,7 +90,7 @@ def replicas(job: Job) -> int:
 
 def group(job: Job) -> int:
     """Replicas that share parameters where not all of them do."""
-    return job.sharding.shard_size or replicas(job)
+    return SHARD_SIZE.of(job) or replicas(job)
 
 
 def within(job: Job, size: int) -> str:
@@ -141,6 +129,6 @@ def bucket_size(job: Job, stage: int, chunk: int, overlapped: bool) -> float | N
     split = framework.communication.bucketed_stages == "all" or (stage == 0 and chunk == 0)
     if not overlapped or not split:
         return None
-    return job.sharding.reduce_bucket or max(
+    return REDUCE_BUCKET.of(job) or max(
         framework.communication.bucket_parameters, framework.communication.bucket_parameters_per_rank * replicas(job)
     )

@@ -11,6 +11,7 @@ from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding import Bucket, Parts, bucket_size, buckets
 from trainsim.sharding.bucketing import Cut, ddp_cuts, ipg_cuts
+from trainsim.sharding.options import REDUCE_BUCKET
 from trainsim.sharding.tensorwise import whole
 
 Rule = Callable[[Job, int, int, Parts], Iterable[tuple[int, int]]]
@@ -39,7 +40,7 @@ def megatron(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[i
 @rules.register("torch")
 def torch(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[int, int]]:
     """torch's DDP: tensor by tensor; the first bucket is small unless the scenario gives a size."""
-    tensors, size, per_element = ready(job, parts), job.sharding.reduce_bucket, job.training.gradient_bytes
+    tensors, size, per_element = ready(job, parts), REDUCE_BUCKET.of(job), job.training.gradient_bytes
     cap = size * per_element if size else None
     for cut in ddp_cuts([n for n, _ in tensors], element_bytes=per_element, cap=cap):
         yield cut.elements, tensors[cut.last][1]
@@ -49,7 +50,7 @@ def torch(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[int,
 def deepspeed(job: Job, stage: int, chunk: int, parts: Parts) -> Iterator[tuple[int, int]]:
     """DeepSpeed: a bucket is full when the next gradient does not fit, and then it is reduced."""
     tensors = ready(job, parts)
-    size = int(job.sharding.reduce_bucket or job.framework.communication.bucket_parameters)
+    size = int(REDUCE_BUCKET.of(job) or job.framework.communication.bucket_parameters)
 
     def complete(cut: Cut) -> int:
         return tensors[min(cut.last + 1, len(tensors) - 1)][1]

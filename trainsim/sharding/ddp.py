@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, strategies
+from trainsim.sharding import Exchange, Parts, strategies
 from trainsim.sharding.cutting import reductions
+from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.strategy import Strategy
 
 
 def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -15,4 +17,4 @@ def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     )
 
 
-strategies.register("ddp")(Strategy(plan=ddp, uses=frozenset({"reduce_bucket"})))
+strategies.register("ddp")(Strategy(plan=ddp, title="DDP", options=(REDUCE_BUCKET,)))

@@ -17,11 +17,22 @@ from typing import NamedTuple
 
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, group, replicas, strategies, within
+from trainsim.sharding import Bucket, Exchange, Parts, across, group, replicas, strategies, within
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import OVER
+from trainsim.sharding.options import Option
+from trainsim.sharding.strategy import STATES, Refusal, Strategy
 from trainsim.sharding.tensorwise import whole
 
+RESHARD: Option[bool | int | None] = Option(
+    "reshard_after_forward", None, "flag or group", "false keeps parameters gathered until their backward"
+)
+BACKWARD_PREFETCH: Option[str | None] = Option(
+    "backward_prefetch", None, ("pre", "post", "none"), "when the gather for the next unit of a backward is issued"
+)
+SYNC: Option[str | None] = Option(
+    "sync", None, ("every", "last"), "whether gradients are reduced after every micro-batch or after the last one"
+)
 MASTER = 4.0  # bytes of an element of a shard: fp32, also on its way from and to the host
 
 
@@ -135,12 +146,12 @@ class _Pass:
     @property
     def keeps(self) -> bool:
         """Parameters stay whole between forward and backward."""
-        return self.job.sharding.reshard == 1
+        return reshard(self.job) == 1
 
     @property
     def between(self) -> int:
         """Ranks that share parameters between forward and backward."""
-        return self.job.sharding.reshard or self.size
+        return reshard(self.job) or self.size
 
     @property
     def away(self) -> bool:
@@ -149,7 +160,7 @@ class _Pass:
 
     @property
     def reduces(self) -> bool:
-        return self.role.last or self.job.sharding.sync != "last"
+        return self.role.last or SYNC.of(self.job) != "last"
 
     def _full(self, unit: Unit) -> float:
         return float(self.job.training.number_bytes * unit.elements)
@@ -161,7 +172,7 @@ class _Pass:
 
     def _gather(self, unit: Unit) -> tuple[Flight, ...]:
         """Issued one unit ahead: the root's at once, a block's when the part before it begins."""
-        if self.keeps and self.job.sharding.sync == "last" and not self.role.first:
+        if self.keeps and SYNC.of(self.job) == "last" and not self.role.first:
             return ()
         root = unit.first != unit.last
         issued = Moment(unit.first) if root else Moment(unit.first + 1)
@@ -191,7 +202,7 @@ class _Pass:
             return ()
         here = Moment(unit.first)
         when = {"pre": Moment(unit.first - 1), "post": Moment(unit.first - 1, after=True), "none": here}
-        issued = when[self.job.sharding.backward_prefetch or "pre"]
+        issued = when[BACKWARD_PREFETCH.of(self.job) or "pre"]
         return (self._gathering(unit, issued, here, self.between),)
 
     def _reduce(self, unit: Unit) -> Iterator[Flight]:
@@ -219,7 +230,7 @@ class _Pass:
         if gathered and self.between != self.size:
             yield Moment(unit.first), Hold("gathered", -full / self.between)
         yield Moment(unit.last), Hold("gradients", low)
-        accumulates = self.job.sharding.sync == "last"
+        accumulates = SYNC.of(self.job) == "last"
         if accumulates and not (self.role.first and self.role.last):
             yield over, Step("traffic", low + 2 * sums)
             change = sums * (self.role.first - self.role.last)
@@ -242,51 +253,64 @@ def _name(unit: Unit) -> str:
     return "root" if unit.first != unit.last else f"unit {unit.first}"
 
 
+def reshard(job: Job) -> int | None:
+    """Ranks that share parameters between forward and backward: 0 as outside, 1 nobody; None: not said."""
+    given = RESHARD.of(job)
+    return int(not given) if isinstance(given, bool) else given
+
+
 def summed_by(job: Job) -> int:
     """Replicas that share sums of gradients: nobody where they are reduced after the last microbatch only."""
-    return 1 if job.parallel.pp > 1 or job.sharding.sync == "last" else group(job)
+    return 1 if job.parallel.pp > 1 or SYNC.of(job) == "last" else group(job)
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
+def refuses(job: Job) -> Iterator[Refusal]:
     """What PyTorch's FSDP does not go together with."""
-    size, within_one = job.sharding.reshard, group(job) < replicas(job)
+    size, within_one = reshard(job), group(job) < replicas(job)
     if size and size > 1 and group(job) % size:
         shared = f"the {group(job)} replicas that share parameters" if within_one else f"{replicas(job)} replicas"
-        yield "reshard_after_forward", f"{shared} do not divide by {size}"
+        yield Refusal("reshard_after_forward", f"{shared} do not divide by {size}")
     if job.parallel.pp > 1 and size is not None and size != 1:
-        yield (
+        yield Refusal(
             "reshard_after_forward",
             "in a pipeline PyTorch keeps parameters whole after their first forward; leave it out",
         )
-    if job.sharding.backward_prefetch and (job.parallel.pp > 1 or size == 1):
-        yield "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
-    if job.parallel.pp > 1 and job.sharding.sync:
-        yield "sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out"
+    if BACKWARD_PREFETCH.of(job) and (job.parallel.pp > 1 or size == 1):
+        yield Refusal(
+            "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
+        )
+    if job.parallel.pp > 1 and SYNC.of(job):
+        yield Refusal("sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out")
     if job.framework.family == "megatron" and job.parallel.pp > 1:
-        yield (
+        yield Refusal(
             "strategy",
             f"Megatron-LM runs PyTorch's FSDP2 without a pipeline only; zero1 works with pp={job.parallel.pp}",
         )
     if job.framework.family == "megatron" and job.training.precision == "fp16":
-        yield "strategy", "Megatron-LM does not run PyTorch's FSDP2 in fp16; bf16 would do, or zero1"
+        yield Refusal("strategy", "Megatron-LM does not run PyTorch's FSDP2 in fp16; bf16 would do, or zero1")
     if job.parallel.pp > 1 and job.sharding.offload.any:
-        yield "offload.parameters", f"not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 it is"
+        yield Refusal(
+            "offload.parameters", f"not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 it is"
+        )
     if job.parallel.pp > 1 and job.model.lora is not None:
-        yield (
+        yield Refusal(
             "strategy",
             f"adapters are not simulated yet with {job.sharding.strategy} in a pipeline; with pp=1 they are",
         )
 
 
-USES = frozenset({"reshard_after_forward", "backward_prefetch", "sync"})
-strategies.register("fsdp")(
-    Strategy(
-        plan=fsdp,
-        uses=USES,
-        refuses=refuses,
-        every_pass=True,
-        framework="pytorch-fsdp2",
-        shares_parameters=True,
-        summed_by=summed_by,
-    )
+OPTIONS = (RESHARD, BACKWARD_PREFETCH, SYNC)
+FSDP = Strategy(
+    plan=fsdp,
+    title="FSDP",
+    shares=frozenset(STATES),
+    every_pass=True,
+    saves_more_than=frozenset({"ddp", "zero1", "zero2", "hsdp"}),
+    options=OPTIONS,
+    offloads=frozenset({"optimizer", "parameters"}),
+    moves_together=True,
+    framework="pytorch-fsdp2",
+    summed_by=summed_by,
+    refuses=refuses,
 )
+strategies.register("fsdp")(FSDP)

@@ -1,27 +1,36 @@
 """FSDP within a node, averages between nodes: ``HYBRID_SHARD`` of FSDP1, a two-dimensional mesh in FSDP2."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import Strategy, alone, strategies
-from trainsim.sharding.fsdp import USES, hsdp, summed_by
-from trainsim.sharding.fsdp import refuses as fsdp_refuses
+from trainsim.sharding import alone, of_a_node, replicas, strategies
+from trainsim.sharding.fsdp import FSDP, hsdp
+from trainsim.sharding.options import SHARD_SIZE
+from trainsim.sharding.strategy import Derived, Refusal
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
+def refuses(job: Job) -> Iterator[Refusal]:
     """What FSDP refuses, and groups of one."""
-    yield from fsdp_refuses(job)
+    yield from FSDP.refuses(job)
     yield from alone(job)
 
 
+def notes(job: Job) -> Iterator[Derived]:
+    """One group of all replicas."""
+    if SHARD_SIZE.of(job) == replicas(job) > 1:
+        yield Derived(SHARD_SIZE.name, replicas(job), "all replicas, so that nothing differs from fsdp")
+
+
 strategies.register("hsdp")(
-    Strategy(
+    replace(
+        FSDP,
         plan=hsdp,
-        uses=USES | {"shard_size"},
+        title="HSDP",
+        saves_more_than=frozenset(),
+        options=(*FSDP.options, SHARD_SIZE),
+        brings=of_a_node,
         refuses=refuses,
-        every_pass=True,
-        framework="pytorch-fsdp2",
-        shares_parameters=True,
-        summed_by=summed_by,
+        notes=notes,
     )
 )

@@ -7,8 +7,10 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import Exchange, Parts, Strategy, alone, group, strategies, zero2
-from trainsim.sharding.zero3 import USES, partitioned
+from trainsim.sharding import Exchange, Parts, alone, group, of_a_node, replicas, strategies, zero2
+from trainsim.sharding.options import SHARD_SIZE
+from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
+from trainsim.sharding.zero3 import OPTIONS, partitioned
 
 
 def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -16,22 +18,30 @@ def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     return partitioned(job, group(job))
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
-    """DeepSpeed's MiCS keeps everything on the GPU."""
+def refuses(job: Job) -> Iterator[Refusal]:
+    """What ZeRO-2 refuses, and groups of one."""
     yield from zero2.refuses(job)
     yield from alone(job)
-    if job.sharding.offload.any:
-        yield "offload", "DeepSpeed's MiCS offloads nothing; zero3 would"
+
+
+def notes(job: Job) -> Iterator[Derived]:
+    """One group of all replicas."""
+    if SHARD_SIZE.of(job) == replicas(job) > 1:
+        yield Derived(SHARD_SIZE.name, replicas(job), "all replicas, so that nothing differs from zero3")
 
 
 strategies.register("mics")(
     Strategy(
         plan=mics,
-        uses=USES | {"shard_size"},
-        refuses=refuses,
+        title="MiCS",
+        shares=frozenset(STATES),
         every_pass=True,
+        options=(*OPTIONS, SHARD_SIZE),
+        brings=of_a_node,
+        offloads=frozenset(),
         framework="deepspeed",
-        shares_parameters=True,
         summed_by=group,
+        refuses=refuses,
+        notes=notes,
     )
 )

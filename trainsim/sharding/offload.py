@@ -10,8 +10,6 @@ from trainsim.contracts.job import Job
 from trainsim.sharding.flights import Step
 
 FP32 = 4.0
-TOGETHER = ("fsdp", "hsdp")
-"""Strategies that move all states or none, in fp32 (PyTorch's ``CPUOffloadPolicy``)."""
 OVER = "offload"
 """What stands in a step for the rank alone."""
 

@@ -14,7 +14,11 @@ from collections.abc import Iterator, Sequence
 from trainsim.contracts.job import Job
 from trainsim.sharding import replicas, within
 from trainsim.sharding.flights import Step
+from trainsim.sharding.options import SHARD_SIZE, Option
 from trainsim.sharding.tensorwise import Whole
+
+QUANTIZED_WEIGHTS = Option("quantized_weights", False, "flag", "qwZ: parameters are gathered in 8 bits")
+QUANTIZED_GRADIENTS = Option("quantized_gradients", False, "flag", "qgZ: gradients are exchanged in 4 bits")
 
 BLOCK = 8192  # elements that share a scale: DeepSpeed aims at 8 k
 SCALE = 4.0  # bytes of a scale, fp32
@@ -25,7 +29,7 @@ def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[S
     """The steps of one all-gather of *elements* in so many *tensors* that *ranks* neighbouring replicas share."""
     over = "dp" + within(job, ranks)
     full = float(job.training.number_bytes * elements)
-    if job.sharding.quantized_weights:
+    if QUANTIZED_WEIGHTS.of(job):
         yield Step("traffic", 3.0 * elements / ranks)
         yield Step("all_gather", float(elements), over)
         yield Step("all_gather", SCALE * elements / BLOCK, over)
@@ -39,8 +43,8 @@ def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[S
 def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterator[Step]:
     """The steps that reduce and scatter the gradients of some *tensors* over groups of *size* replicas."""
     plain = list(tensors)
-    node = job.sharding.shard_size or 1
-    if job.sharding.quantized_gradients and node < replicas(job):
+    node = SHARD_SIZE.of(job) or 1
+    if QUANTIZED_GRADIENTS.of(job) and node < replicas(job):
         plain = [t for t in tensors if not (one.matrix[t] and one.sizes[t] % (2 * replicas(job)) == 0)]
         for tensor in tensors:
             if tensor not in plain:

@@ -12,7 +12,6 @@ from trainsim.sharding import (
     Bucket,
     Exchange,
     Parts,
-    Strategy,
     across,
     bucket_size,
     buckets,
@@ -21,6 +20,12 @@ from trainsim.sharding import (
     within,
 )
 from trainsim.sharding.cutting import reductions
+from trainsim.sharding.options import REDUCE_BUCKET, Option
+from trainsim.sharding.strategy import Refusal, Strategy
+
+INSTANCES = Option(
+    "instances", 1, "degree", "groups that share optimizer states among themselves only (Megatron-LM's instances)"
+)
 
 
 def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -31,8 +36,8 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     """
     overlap = job.sharding.overlap
     gather_overlap = overlap and job.framework.communication.parameter_gather_overlap
-    size = replicas(job) // job.sharding.instances
-    operation = job.framework.communication.zero1_operation if job.sharding.instances == 1 else "reduce_scatter"
+    size = replicas(job) // INSTANCES.of(job)
+    operation = job.framework.communication.zero1_operation if INSTANCES.of(job) == 1 else "reduce_scatter"
     reduced = (reductions(job, stage, c, parts, operation=operation) for c, parts in enumerate(chunks))
     gathered = (_gathers(job, parts, bucket_size(job, stage, c, gather_overlap)) for c, parts in enumerate(chunks))
     return Exchange(
@@ -57,10 +62,19 @@ def _over_instances(job: Job, size: int, some: Sequence[Bucket]) -> Iterator[Buc
             yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(job, size))
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
+def refuses(job: Job) -> Iterator[Refusal]:
     """What a distributed optimizer does not go together with."""
-    if replicas(job) % job.sharding.instances:
-        yield "instances", f"{replicas(job)} replicas do not divide into {job.sharding.instances} groups"
+    if replicas(job) % INSTANCES.of(job):
+        yield Refusal("instances", f"{replicas(job)} replicas do not divide into {INSTANCES.of(job)} groups")
 
 
-strategies.register("zero1")(Strategy(plan=zero1, uses=frozenset({"reduce_bucket", "instances"}), refuses=refuses))
+strategies.register("zero1")(
+    Strategy(
+        plan=zero1,
+        title="ZeRO-1",
+        shares=frozenset({"optimizer"}),
+        saves_more_than=frozenset({"ddp"}),
+        options=(REDUCE_BUCKET, INSTANCES),
+        refuses=refuses,
+    )
+)

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, Strategy, bucket_size, replicas, strategies
+from trainsim.sharding import Bucket, Exchange, Parts, bucket_size, replicas, strategies
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
 from trainsim.sharding.offload import gradient_steps
+from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.strategy import Refusal, Strategy
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 
 
@@ -72,10 +74,10 @@ def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[Mome
     yield Moment(one.last, after=True), Hold("buffers", -per_element * buffered)
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
+def refuses(job: Job) -> Iterator[Refusal]:
     """DeepSpeed's pipeline engine takes ZeRO stages 0 and 1 only."""
     if job.parallel.pp > 1:
-        yield (
+        yield Refusal(
             "strategy",
             f"{job.sharding.strategy} shares gradients, which a pipeline accumulates on each stage: DeepSpeed refuses "
             f"it with pp={job.parallel.pp}; zero1, or fsdp as PyTorch does it, would work, or pp=1",
@@ -85,9 +87,12 @@ def refuses(job: Job) -> Iterator[tuple[str, str]]:
 strategies.register("zero2")(
     Strategy(
         plan=zero2,
-        uses=frozenset({"reduce_bucket"}),
-        refuses=refuses,
+        title="ZeRO-2",
+        shares=frozenset({"optimizer", "gradients"}),
         every_pass=True,
+        saves_more_than=frozenset({"ddp", "zero1"}),
+        options=(REDUCE_BUCKET,),
+        refuses=refuses,
         framework="deepspeed",
         summed_by=replicas,
     )

@@ -9,23 +9,37 @@ deepspeed/runtime/zero/partitioned_param_coordinator.py and stage3.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
+from typing import Any
 
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, Strategy, across, replicas, strategies, within
+from trainsim.sharding import Bucket, Exchange, Parts, across, of_a_node, replicas, strategies, within
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, roles
 from trainsim.sharding.offload import gradient_steps, parameter_steps
-from trainsim.sharding.quantized import exchanged, gathered
+from trainsim.sharding.options import REDUCE_BUCKET, SHARD_SIZE, Option
+from trainsim.sharding.quantized import QUANTIZED_GRADIENTS, QUANTIZED_WEIGHTS, exchanged, gathered
+from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero2 import gradient_marks
 from trainsim.sharding.zero2 import refuses as zero2_refuses
 
-OPTIONS = ("prefetch_bucket", "max_live_parameters", "reuse_distance", "persistence_threshold")
+Number = Option[float | None]
+PREFETCH: Number = Option("prefetch_bucket", None, "count or 0", "elements gathered ahead of each module")
+MAX_LIVE: Number = Option("max_live_parameters", None, "count or 0", "elements that are gathered at most")
+REUSE: Number = Option(
+    "reuse_distance", None, "count or 0", "elements between two uses of a parameter for which it stays"
+)
+PERSISTENT: Number = Option(
+    "persistence_threshold", None, "count or 0", "elements up to which a parameter is never given back"
+)
+SECONDARY: Option[int | None] = Option(
+    "secondary_partition", None, "group", "hpZ: ranks that share a second copy of the parameters"
+)
 
 
 def zero3(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
@@ -44,7 +58,7 @@ def partitioned(job: Job, size: int) -> Exchange:
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = job.training.number_bytes
     persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
-    secondary = job.sharding.secondary_partition
+    secondary = SECONDARY.of(job)
     return Exchange(
         reductions=(tuple(_over_groups(job, one, size)),),
         gathers=(tuple(Bucket("all_gather", float(per_element * p), one.last, within(job, size)) for p in persistent),),
@@ -69,16 +83,17 @@ def _norms(job: Job, elements: int) -> tuple[float, ...]:
 
 def limits_of(job: Job) -> Limits:
     """The scenario's numbers, else DeepSpeed's defaults."""
-    sharding, usual = job.sharding, Limits()
+    usual = Limits()
 
-    def given(value: float | None, default: int) -> int:
+    def given(option: Number, default: int) -> int:
+        value = option.of(job)
         return default if value is None else int(value)
 
     return Limits(
-        prefetch_bucket=given(sharding.prefetch_bucket, usual.prefetch_bucket),
-        max_live=given(sharding.max_live_parameters, usual.max_live),
-        max_reuse_distance=given(sharding.reuse_distance, usual.max_reuse_distance),
-        persistence_threshold=given(sharding.persistence_threshold, usual.persistence_threshold),
+        prefetch_bucket=given(PREFETCH, usual.prefetch_bucket),
+        max_live=given(MAX_LIVE, usual.max_live),
+        max_reuse_distance=given(REUSE, usual.max_reuse_distance),
+        persistence_threshold=given(PERSISTENT, usual.persistence_threshold),
     )
 
 
@@ -93,7 +108,7 @@ def _over_groups(job: Job, one: Whole, size: int) -> Iterator[Bucket]:
 
 def reduce_bucket(job: Job) -> float:
     """Elements of the buffer that gradients are reduced from."""
-    return job.sharding.reduce_bucket or job.framework.communication.bucket_parameters
+    return REDUCE_BUCKET.of(job) or job.framework.communication.bucket_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ class _Passes:
 
     def kind(self, role: Role) -> Role:
         """The first of the roles whose passes are like that of *role*."""
-        second, offload = self.job.sharding.secondary_partition is not None, self.job.sharding.offload.any
+        second, offload = SECONDARY.of(self.job) is not None, self.job.sharding.offload.any
         return Role(role.work, role.first and (second or offload), role.last and offload)
 
     def beside(self, role: Role) -> Beside:
@@ -154,7 +169,7 @@ class _Passes:
             yield (listed[0].issued, listed[0].needed), listed
 
     def _flights(self, gathers: Sequence[Gather], role: Role) -> Iterator[Flight]:
-        second = self.job.sharding.secondary_partition
+        second = SECONDARY.of(self.job)
         again = second is not None and not (role.work == "F" and role.first)
         for (issued, needed), some in self._together(gathers):
             full = float(self.job.training.number_bytes * sum(g.elements for g in some))
@@ -212,27 +227,44 @@ def _name(issued: int, needed: int) -> str:
     return f"gather {issued}-{needed}"
 
 
-def refuses(job: Job) -> Iterator[tuple[str, str]]:
+def refuses(job: Job) -> Iterator[Refusal]:
     """What ZeRO-2 refuses, and groups that nothing is done in."""
     yield from zero2_refuses(job)
-    if job.sharding.shard_size is not None and not job.sharding.quantized_gradients:
-        yield (
+    if SHARD_SIZE.of(job) is not None and not QUANTIZED_GRADIENTS.of(job):
+        yield Refusal(
             "shard_size",
             f"{job.sharding.strategy} shares states among all replicas, and groups are those of quantized_gradients; "
             "turn that on, or mics shares within groups",
         )
 
 
-USES = frozenset({"reduce_bucket", *OPTIONS})
-QUANTIZED = frozenset({"quantized_weights", "quantized_gradients", "secondary_partition", "shard_size"})
-strategies.register("zero3")(
-    Strategy(
-        plan=zero3,
-        uses=USES | QUANTIZED,
-        refuses=refuses,
-        every_pass=True,
-        framework="deepspeed",
-        shares_parameters=True,
-        summed_by=replicas,
-    )
+def brings(given: Mapping[str, Any], node: int) -> Iterator[Derived]:
+    """Gradients that are quantized are first exchanged within a node."""
+    if given.get(QUANTIZED_GRADIENTS.name):
+        yield from of_a_node(given, node)
+
+
+def notes(job: Job) -> Iterator[Derived]:
+    """Quantized gradients that nobody sends."""
+    if QUANTIZED_GRADIENTS.of(job) and SHARD_SIZE.of(job) == replicas(job):
+        reason = "without effect: all replicas are in one group, and gradients are quantized between groups only"
+        yield Derived(QUANTIZED_GRADIENTS.name, "true", reason)
+
+
+OPTIONS = (REDUCE_BUCKET, PREFETCH, MAX_LIVE, REUSE, PERSISTENT)
+QUANTIZED = (QUANTIZED_WEIGHTS, QUANTIZED_GRADIENTS, SECONDARY, SHARD_SIZE)
+ZERO3 = Strategy(
+    plan=zero3,
+    title="ZeRO-3",
+    shares=frozenset(STATES),
+    every_pass=True,
+    saves_more_than=frozenset({"ddp", "zero1", "zero2", "zeropp", "mics"}),
+    options=OPTIONS + QUANTIZED,
+    brings=brings,
+    offloads=frozenset({"optimizer", "parameters"}),
+    framework="deepspeed",
+    summed_by=replicas,
+    refuses=refuses,
+    notes=notes,
 )
+strategies.register("zero3")(ZERO3)

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainsim.contracts.job import Job
-from trainsim.scenario.offloading import SHARDED
 from trainsim.scenario.scenario import Scenario
-from trainsim.sharding.offload import TOGETHER
+from trainsim.sharding import strategies
 from trainsim.study.explain.options import Trial
 from trainsim.study.fitting import ways
-from trainsim.study.fitting.sharding import TITLES, switched
+from trainsim.study.fitting.sharding import saving_more, switched
 
 
 @ways.register("offload")
 def offload(scenario: Scenario, job: Job) -> Iterator[Trial]:
-    """The optimizer on the CPU, and the parameters too; with ZeRO-3 where the strategy itself cannot."""
+    """The optimizer on the CPU, and the parameters too; with another strategy where the job's own cannot."""
     now = job.sharding
     optimizer, parameters = now.offload.optimizer != "none", now.offload.parameters != "none"
-    if not optimizer and now.strategy not in TOGETHER:
-        changes = _on_cpu(scenario, "optimizer")
-        alone = now.strategy != "mics"
-        more = {} if alone else switched(scenario, "zero3")
-        yield Trial(kind="offload", title=_title("optimizer on the CPU", alone), changes={**more, **changes})
+    if not optimizer and not strategies[now.strategy].moves_together:
+        yield from _moved(scenario, job, "optimizer on the CPU", ("optimizer",))
     if not parameters:
         keys = ("parameters",) if optimizer else ("optimizer", "parameters")
-        alone = now.strategy in SHARDED
-        more = {} if alone else switched(scenario, "zero3")
-        title = _title(f"{'parameters' if optimizer else 'all states'} on the CPU", alone)
-        yield Trial(kind="offload", title=title, changes={**more, **_on_cpu(scenario, *keys)})
+        yield from _moved(scenario, job, f"{'parameters' if optimizer else 'all states'} on the CPU", keys)
+
+
+def _moved(scenario: Scenario, job: Job, title: str, keys: tuple[str, ...]) -> Iterator[Trial]:
+    """Some states on the CPU, by the job's strategy or the first that can and saves more than it."""
+    now = job.sharding.strategy
+    able = next((name for name in (now, *saving_more(now)) if strategies[name].offloads.issuperset(keys)), None)
+    if able is not None:
+        more = {} if able == now else switched(scenario, able)
+        title = title if able == now else f"{strategies[able].title}, {title}"
+        changes = {f"sharding.offload.{key}": "cpu" for key in keys}
+        yield Trial(kind="offload", title=title, changes={**more, **changes})
 
 
 @ways.register("room on the host")
@@ -38,14 +41,6 @@ def room(scenario: Scenario, job: Job) -> Iterator[Trial]:
     now = job.sharding.offload
     if "cpu" not in (now.optimizer, now.parameters):
         return
-    if now.optimizer == "cpu" and job.cluster.node.drive and job.sharding.strategy not in TOGETHER:
+    if now.optimizer == "cpu" and job.cluster.node.drive and not strategies[job.sharding.strategy].moves_together:
         yield Trial(kind="offload", title="optimizer on the drives", changes={"sharding.offload.optimizer": "nvme"})
     yield Trial(kind="offload", title="nothing offloaded", changes={"sharding.offload": {}})
-
-
-def _title(words: str, alone: bool) -> str:
-    return words if alone else f"{TITLES['zero3']}, {words}"
-
-
-def _on_cpu(scenario: Scenario, *keys: str) -> dict[str, Any]:
-    return {f"sharding.offload.{key}": "cpu" for key in keys}

@@ -1,0 +1,94 @@
+"""The ``sharding`` section of a scenario: its own keys, and the options that the registered strategies declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, create_model
+
+from trainsim.scenario.fields import Count, Degree, Device, NotNegativeCount, Section
+from trainsim.sharding import strategies
+from trainsim.sharding.options import Option
+
+ACCEPTS: dict[str, Any] = {
+    "count": Count,
+    "count or 0": NotNegativeCount,
+    "degree": Degree,
+    "group": Degree,
+    "flag": bool,
+    "flag or group": bool | Degree,
+}
+"""The types of what options of sharding strategies accept."""
+
+
+class OffloadSpec(Section):
+    """Where states live that are not on the GPU.
+
+    ``ratio`` is the part of the optimizer that is not (DeepSpeed Twin-Flow); ``delayed_update`` lets the CPU's step run
+    under the next step's passes, whose weights are then one step old.
+    """
+
+    optimizer: Device = "none"
+    parameters: Device = "none"
+    ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
+    delayed_update: bool = False
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4
+
+
+class ShardingSpec(Section):
+    """How replicas share model states; the other keys are the options of the strategies (``sharding_section``)."""
+
+    strategy: str | None = None
+    overlap: bool | None = None
+    offload: OffloadSpec = OffloadSpec()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of strategies that are written, with their values."""
+        return {
+            key: getattr(self, key)
+            for key in type(self).model_fields
+            if key in self.model_fields_set and key not in ShardingSpec.model_fields
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its values, since the class is made of what is registered."""
+        return _read, (self.model_dump(exclude_unset=True),)
+
+
+def sharding_section() -> type[ShardingSpec]:
+    """The section with the options of all strategies that are registered by now."""
+    options = {option.name: option for strategy in strategies.values() for option in strategy.options}
+    return _section_of(tuple(strategies), tuple(options.values()))
+
+
+@cache
+def _section_of(names: tuple[str, ...], options: tuple[Option[Any], ...]) -> type[ShardingSpec]:
+    fields: dict[str, Any] = {option.name: (_type_of(option.accepts), option.default) for option in options}
+    fields["strategy"] = _type_of(names), None
+    return create_model("ShardingSpec", __base__=ShardingSpec, **fields)
+
+
+def _type_of(accepts: str | tuple[str, ...]) -> Any:
+    return (ACCEPTS[accepts] if isinstance(accepts, str) else Literal[*accepts]) | None
+
+
+def _read(values: Mapping[str, Any]) -> ShardingSpec:
+    return sharding_section().model_validate(values)
+
+
+def _with_options(value: object) -> object:
+    return _read(value) if isinstance(value, dict) else value
+
+
+def no_sharding() -> ShardingSpec:
+    """A section in which nothing is written."""
+    return sharding_section()()
+
+
+ShardingSection = Annotated[SerializeAsAny[ShardingSpec], BeforeValidator(_with_options)]
+"""The section as a field of the scenario."""

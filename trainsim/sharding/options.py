@@ -1,0 +1,61 @@
+"""
+The options of the scenario's ``sharding`` section: each is declared once, here or in the file of the strategy whose it
+is, and a strategy lists those that it understands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from trainsim.contracts.job import Job
+
+T = TypeVar("T")
+
+ACCEPTED = {
+    "count": "a number of elements above 0 (500M)",
+    "count or 0": "a number of elements, or 0",
+    "degree": "a number of groups",
+    "group": "a number of ranks that divides the replicas",
+    "flag": "true or false",
+    "flag or group": "true, false or a number of ranks",
+}
+"""What an option can accept, beside a tuple of words, and what that means to a reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """A key of the scenario's ``sharding`` section, with its default and what is said of it.
+
+    ``accepts`` is a key of ``ACCEPTED``, or the words that can be written. Raises ValueError for anything else.
+
+    >>> Option("sync", None, ("every", "last"), "when gradients are reduced").wanted
+    'every or last'
+    """
+
+    name: str
+    default: T
+    accepts: str | tuple[str, ...]
+    doc: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.accepts, str) and self.accepts not in ACCEPTED:
+            raise ValueError(f"option {self.name} accepts {self.accepts!r}; it can be {', '.join(ACCEPTED)}")
+
+    @property
+    def wanted(self) -> str:
+        """What can be written, in words."""
+        return ACCEPTED[self.accepts] if isinstance(self.accepts, str) else " or ".join(self.accepts)
+
+    def of(self, job: Job) -> T:
+        """The value that *job* has, or the default."""
+        value: T | None = job.sharding.options.get(self.name)
+        return self.default if value is None else value
+
+
+REDUCE_BUCKET: Option[float | None] = Option(
+    "reduce_bucket", None, "count", "elements of gradients that are reduced together; left out: the framework's"
+)
+SHARD_SIZE: Option[int | None] = Option(
+    "shard_size", None, "group", "ranks that share states; left out: the replicas of a node"
+)

@@ -1,0 +1,88 @@
+"""
+What a sharding strategy is: its plan, and the traits that everything else asks for.
+
+The scenario's schema, what is refused and derived, the lists of ``explain`` and ``what_fits`` and the table in
+docs/sharding.md read these traits, so that a strategy is one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trainsim.contracts.job import Job
+from trainsim.sharding.options import Option
+
+if TYPE_CHECKING:
+    from trainsim.sharding import Exchange, Parts
+
+STATES = ("optimizer", "gradients", "parameters")
+"""Model states that replicas can share."""
+
+
+class Refusal(NamedTuple):
+    """``key`` of the sharding section does not go together with the rest of the job, and what would."""
+
+    key: str
+    reason: str
+
+
+class Derived(NamedTuple):
+    """The ``value`` of a key of the sharding section that the scenario leaves out, and why; no reason: no note."""
+
+    key: str
+    value: object
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """One way for replicas to share model states.
+
+    ``plan`` says what a pipeline rank with some chunks exchanges; ``title`` is its name in texts. The traits:
+
+    * ``shares``: the states that replicas share, of ``STATES``. Parameters that are shared are gathered for each pass.
+    * ``every_pass``: it exchanges beside every pass, so that passes must be whole, of one stage.
+    * ``saves_more_than``: strategies whose place it can take to save memory.
+    * ``options`` that it understands, beside ``overlap`` and ``offload``; ``brings``: (options given, replicas of a
+      node) -> those that it sets itself.
+    * ``offloads``: the states that can be off the GPU; ``moves_together``: all of them or none, in fp32.
+    * ``framework``: the profile whose strategy it is.
+    * ``summed_by``: the number of replicas that share the sums of gradients over microbatches.
+    * ``refuses``: what does not go together with it; ``notes``: what is worth saying of a job.
+    """
+
+    plan: Callable[[Job, int, Sequence[Parts]], Exchange]
+    title: str
+    shares: frozenset[str] = frozenset()
+    every_pass: bool = False
+    saves_more_than: frozenset[str] = frozenset()
+    options: tuple[Option[Any], ...] = ()
+    brings: Callable[[Mapping[str, Any], int], Iterator[Derived]] = lambda given, node: iter(())
+    offloads: frozenset[str] = frozenset({"optimizer"})
+    moves_together: bool = False
+    framework: str = "neutral"
+    summed_by: Callable[[Job], int] = lambda job: 1
+    refuses: Callable[[Job], Iterator[Refusal]] = lambda job: iter(())
+    notes: Callable[[Job], Iterator[Derived]] = lambda job: iter(())
+
+    def __post_init__(self) -> None:
+        wrong = (self.shares | self.offloads) - set(STATES)
+        if wrong:
+            raise ValueError(f"strategy {self.title}: no model states {sorted(wrong)}; it can be {', '.join(STATES)}")
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The names of its options."""
+        return frozenset(option.name for option in self.options)
+
+    @property
+    def shares_parameters(self) -> bool:
+        """Whether parameters are gathered for each pass."""
+        return "parameters" in self.shares
+
+    @property
+    def shares_gradients(self) -> bool:
+        """Whether a rank keeps the gradients of its share only."""
+        return "gradients" in self.shares
