@@ -93,7 +93,7 @@ class ModelSpec(Section):
     encoder_layers: NotNegative = 0
     lora: LoraSpec | None = None
     layer_kinds: dict[str, dict[str, Any]] | None = None
-    layer_pattern: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
+    layer_pattern: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None = None
 
 
 class ClusterSpec(Section):
