@@ -40,10 +40,10 @@ anything = st.recursive(
 MISTAKES = {
     "empty": ("", "", "file is empty"),
     "only a comment": ("", "# nothing\n", "file is empty"),
-    "a list": ("", "- gpu: a100\n", "expected a mapping (key: value), found a list"),
-    "not yaml": ("", "gpu: [1, 2\n", "not YAML"),
+    "a list": ("", "- gpu: a100\n", "t.yaml:1: holds a list, where a mapping"),
+    "not yaml": ("", "gpu: [1, 2\n", "t.yaml:2: not valid YAML"),
     "an alias of itself": ("source: a test", "source: &a [*a]", "contains itself"),
-    "a key twice": ("gpus_per_node: 4", "gpu: l40s", "t.yaml:2: key 'gpu' stands here twice"),
+    "a key twice": ("gpus_per_node: 4", "gpu: l40s", "t.yaml:2: gpu is already given in line 1"),
     "unknown key": ("gpus_per_node: 4", "gpus_per_nod: 4", "t.yaml:2: gpus_per_nod: unknown key 'gpus_per_nod'. Did you mean 'gpus_per_node'?"),
     "missing gpus": ("gpus_per_node: 4\n", "", "gpus_per_node: 'gpus_per_node' is missing"),
     "missing gpu": ("gpu: a100-sxm4-80gb\n", "", "gpu: 'gpu' is missing"),
@@ -51,18 +51,18 @@ MISTAKES = {
     "no gpus": ("gpus_per_node: 4", "gpus_per_node: 0", "t.yaml:2: gpus_per_node: 0 is out of range"),
     "a list for a mapping": ("devices: {nvswitch: 1, pcie: 2, host: 1}", "devices: [nvswitch]", "t.yaml:5: node.devices: expected a mapping"),
     "a mapping for a list": ("links:\n", "links: {}\n  x:\n", "node.x: unknown key"),
-    "unknown device": ("to: nvswitch0", "to: nvswich0", "t.yaml:7: node.links[0].to: nvswich0: No kind of device is called 'nvswich'. Did you mean 'nvswitch'?"),
+    "unknown device": ("to: nvswitch0", "to: nvswich0", "t.yaml:7: node.links.0.to: nvswich0: No kind of device is called 'nvswich'. Did you mean 'nvswitch'?"),
     "device that is not there": ("to: nvswitch0", "to: nvswitch3", "there is no nvswitch3: node.devices.nvswitch gives nvswitch0"),
     "gpu that is not there": ('"gpu[*]", to: nvswitch0', '"gpu[0-7]", to: nvswitch0', "there is no gpu4: gpus_per_node gives gpu[0-3]"),
     "range backwards": ('"gpu[*]", to: nvswitch0', '"gpu[3-0]", to: nvswitch0', "'gpu[3-0]' counts down; write gpu[0-3]"),
     "no range": ('"gpu[*]", to: nvswitch0', '"gpu[a]", to: nvswitch0', "'a' is not a number or a range of numbers"),
-    "cyclic link": ('"gpu[*]", to: nvswitch0', '"gpu0", to: gpu0', "node.links[0].to: cyclic link: gpu0 is linked to itself"),
-    "duplicate link": ('"pcie[*]", to: host0', '"gpu[*]", to: "pcie[0-1]", pattern: blocks', "node.links[2].from: duplicate link: gpu0 and pcie0 are already joined by links[1]"),
+    "cyclic link": ('"gpu[*]", to: nvswitch0', '"gpu0", to: gpu0', "node.links.0.to: cyclic link: gpu0 is linked to itself"),
+    "duplicate link": ('"pcie[*]", to: host0', '"gpu[*]", to: "pcie[0-1]", pattern: blocks', "node.links.2.from: duplicate link: gpu0 and pcie0 are already joined by links[1]"),
     "duplicate, other way": ('"pcie[*]", to: host0', '"pcie0", to: gpu0', "duplicate link: pcie0 and gpu0"),
     "unequal blocks": ('"pcie[0-1]", pattern: blocks', '"pcie[0-1]", pattern: blokcs', "Did you mean 'blocks'?"),
     "nothing linked": ("gpus_per_node: 4", "gpus_per_node: 4\nnodes: 0", "t.yaml:3: nodes: 0 is out of range; it must be from 1"),
     "unknown link kind": ("kind: nvlink3", "kind: nvlink33", "Did you mean 'nvlink3'?"),
-    "negative bandwidth": ("kind: nvlink3", "kind: nvlink3, bandwidth: -5GB/s", "t.yaml:7: node.links[0].bandwidth"),
+    "negative bandwidth": ("kind: nvlink3", "kind: nvlink3, bandwidth: -5GB/s", "t.yaml:7: node.links.0.bandwidth"),
     "no bandwidth": ("kind: nvlink3", "kind: nvlink3, bandwidth: 0", "0 is out of range"),
     "absurd bandwidth": ("kind: nvlink3", "kind: nvlink3, bandwidth: 1EB/s", "1EB/s is out of range"),
     "a unit that is none": ("100Gbps", "25 parsecs", "t.yaml:10: node.nics.bandwidth: '25 parsecs' is not a bandwidth"),
@@ -134,7 +134,7 @@ def test_nodes_without_a_network_cannot_be_two() -> None:
         ({"nic_bandwidth": "25 parsecs"}, InvalidTopology, "override nic_bandwidth: '25 parsecs'"),
         ({"nics_per_node": 12}, InvalidTopology, "override nics_per_node: 12 NICs cannot be shared evenly"),
         ({"oversubscription": 0}, InvalidTopology, "override oversubscription: 0 is out of range"),
-        ({"gpu": "a100"}, UnknownName, "No GPU is called 'a100'"),
+        ({"gpu": "a100"}, InvalidTopology, "override gpu: No GPU is called 'a100'"),
         ({"fabric": "hypercube"}, InvalidTopology, "override fabric: No fabric is called 'hypercube'"),
         ({"collectives": {"ramp": "25 parsecs"}}, InvalidTopology, "override collectives"),
         ({"fabric": "single_switch", "oversubscription": 2}, InvalidTopology, "'oversubscription' does not apply"),
@@ -150,7 +150,7 @@ def test_overrides_are_checked(overrides: dict[str, Any], error: type[Exception]
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="Did you mean 'dgx_a100'"):
         load_topology("dgx_a10")
-    with pytest.raises(InvalidTopology, match=r"there is no file .*mine\.yaml"):
+    with pytest.raises(InvalidTopology, match=r"mine\.yaml: no such file"):
         load_topology(tmp_path / "mine.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidTopology, match="cannot be read"):

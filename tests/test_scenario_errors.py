@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainsim.contracts.job import Slow
+from trainsim.documents.document import read_text
 from trainsim.errors import NotBuilt, TrainsimError
 from trainsim.hardware.cluster import load_topology
-from trainsim.scenario.loading import read_text
 from trainsim.scenario.scenario import Scenario
 
 GOOD = "model: gpt2\ncluster: {topology: dgx_a100, nodes: 1}\n"
@@ -120,7 +120,7 @@ CASES = {
     "delay for ever": (GOOD + "what_if:\n- delay: {rank: 1, seconds: 1.0e+300}\n", ["what_if.0.delay.seconds"]),
     "control character": (GOOD + 'name: "a\\x1bb"\n', [":3:", "cannot be printed"]),
     "NUL": (GOOD + "name: a\x00b\n", ["not valid YAML"]),
-    "no date": (GOOD + "name: 2024-13-45\n", ["not valid YAML"]),
+    "no date": (GOOD + "name: !!timestamp 2024-13-45\n", ["not valid YAML", "tag"]),
     "no bool": (GOOD + "name: !!bool abc\n", ["not valid YAML"]),
     "override with a number as key": (
         "model: gpt2\ncluster: {topology: dgx_a100, collectives: {1: 2, a: 3}}\n", ["1 is no key"]
@@ -187,7 +187,7 @@ def test_what_is_not_built_says_what_is(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["moe: {experts: 8}", "encoder_layers: 4"])
 def test_models_that_are_not_built(part: str) -> None:
-    data = read_text(f"model: {{layers: 2, hidden: 64, heads: 2, vocab: 99, {part}}}\n", name="m", folder=Path())[0]
+    data = read_text(f"model: {{layers: 2, hidden: 64, heads: 2, vocab: 99, {part}}}\n", file="m").data
     with pytest.raises(NotBuilt):
         Scenario.from_dict({**data, "cluster": {"topology": "dgx_a100", "nodes": 1}}).resolve()
 
@@ -225,12 +225,12 @@ yaml_like = st.text(alphabet="model: cluster{}[]-&*!|>#'\"\n\t,0123.x?%@~", max_
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_crashes_the_loader(text: str) -> None:
     try:
-        data, origin = read_text(text, name="t", folder=Path())
+        document = read_text(text, file="t")
     except TrainsimError as error:
         assert str(error).startswith("t:")
         return
     with suppress(TrainsimError):
-        Scenario(data, origin)
+        Scenario(document.data, document.origin)
 
 
 leaves = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=4)

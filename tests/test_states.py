@@ -12,7 +12,7 @@ import pytest
 from tests.jobs import run_small, scenario, small
 from trainsim.contracts.job import Job
 from trainsim.frameworks import framework_names, load_framework
-from trainsim.optimizers import optimizer_names
+from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 from trainsim.program.states import States, states
@@ -86,12 +86,14 @@ stage_1_and_2.py, bf16_optimizer.py, stage3.py; PyTorch's FSDP documentation; Ra
 
 
 def job(framework: str, precision: str, **changes: Any) -> Job:
-    base = small()
+    base, training = small(), dict(changes.get("training", {}))
+    if "optimizer" in training:
+        training["optimizer"] = load_optimizer(training["optimizer"])
     return replace(
         base,
         framework=load_framework(framework, precision),
         sharding=replace(base.sharding, **changes.get("sharding", {})),
-        training=replace(base.training, precision=precision, **changes.get("training", {})),
+        training=replace(base.training, precision=precision, **training),
     )
 
 

@@ -4,6 +4,7 @@ Every error this package raises on purpose. The message names the user's thing, 
 * TrainsimError
   x UnknownName        a model, schedule, topology, key... that nobody knows
   x ScenarioError      a scenario file that cannot be read as one: file, line, key, value
+  x InvalidData        a file of a GPU, model, framework... that cannot be read as one: file, line, key, value
   x InvalidPlan        degrees, batches or layouts that do not divide or do not multiply out
   x InvalidTopology    a machine whose parts do not fit together
   x InvalidProgram     a schedule or pass produced something that the engine must not run
@@ -13,12 +14,57 @@ Every error this package raises on purpose. The message names the user's thing, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+MOST_SUGGESTED = 3
+LONGEST_VALUE = 60
 
 
 class TrainsimError(Exception):
     """Base class: catch this to catch everything raised here on purpose."""
+
+
+def shorten(value: object) -> str:
+    """*value* as it would stand in the file, at most 60 characters.
+
+    >>> shorten(True), shorten(None), shorten("a")
+    ('true', 'null', "'a'")
+    """
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int) and abs(value) > 10**LONGEST_VALUE:
+        return f"a whole number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def suggestions(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that were probably meant, the likeliest first, at most three.
+
+    Names with all the words of *name* come first (the last in order of the alphabet before the others: of two sizes
+    the larger), then names that contain it, then the one with the fewest different letters.
+
+    >>> suggestions("h100", ["gb200", "h100-pcie-80gb", "h100-sxm5-80gb", "h20-sxm-96gb"])
+    ['h100-sxm5-80gb', 'h100-pcie-80gb']
+    >>> suggestions("sqare", ["circle", "square"])
+    ['square']
+    """
+    spelled = {known_name.casefold(): known_name for known_name in known}
+    wanted = name.casefold()
+    if wanted in spelled:
+        return [spelled[wanted]]
+    words = _words(wanted)
+    with_words = [n for n in spelled if words and words <= _words(n)]
+    containing = [n for n in spelled if len(wanted) > 1 and wanted in n]
+    close = get_close_matches(wanted, spelled, n=1)
+    best = sorted(with_words, reverse=True) or close or sorted(containing, reverse=True)
+    return [spelled[n] for n in best[:MOST_SUGGESTED]]
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9.]+", name)) - {""}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -27,9 +73,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     >>> nearest("sqare", ["circle", "square"])
     'square'
     """
-    known = list(known)
-    close = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), [k.lower() for k in known], n=1)
-    return next((k for k in known if close and k.lower() == close[0].lower()), None)
+    return next(iter(suggestions(name, known)), None)
 
 
 class UnknownName(TrainsimError):
@@ -37,13 +81,17 @@ class UnknownName(TrainsimError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(known)
-        near = nearest(name, known)
-        hint = f" Did you mean {near!r}?" if near else ""
+        near = " or ".join(map(repr, suggestions(name, known)))
+        hint = f" Did you mean {near}?" if near else ""
         self.kind = kind
         super().__init__(f"No {kind} is called {name!r}.{hint} Known: {', '.join(known)}.")
 
 
 class ScenarioError(TrainsimError):
+    """Mend the line of the file that the message names."""
+
+
+class InvalidData(TrainsimError):
     """Mend the line of the file that the message names."""
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from math import isfinite
+from math import inf, isfinite
 from types import MappingProxyType
 
-from trainsim.errors import TrainsimError
+from trainsim.errors import TrainsimError, shorten
 
 Quantity = str | int | float
 
@@ -51,20 +51,29 @@ _FLOPS = MappingProxyType(_table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", 
 
 def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadQuantity(f"{value!r} is not {what}; write {examples}")
+        raise BadQuantity(f"{shorten(value)} is not {what}; write {examples}")
     if isinstance(value, int | float):
-        number, unit = float(value), None
+        number, unit = _float(value), ""
     else:
         match = _NUMBER.fullmatch(value)
         if not match:
-            raise BadQuantity(f"{value!r} is not {what}; write {examples}")
+            raise BadQuantity(f"{shorten(value)} is not {what}; write {examples}")
         number, unit = float(match[1].replace("_", "").replace(",", "")), match[2]
     if unit and unit not in units:
         hint = " (b is a bit and B a byte)" if unit.lower() in {"gb", "mb", "kb", "tb", "gb/s", "mb/s"} else ""
-        raise BadQuantity(f"{value!r} is not {what}: unit {unit!r} is unknown{hint}; write {examples}")
-    if not isfinite(number) or number < 0:
-        raise BadQuantity(f"{value!r} is not {what}: it must be finite and not negative")
-    return number * units[unit] if unit else number
+        raise BadQuantity(f"{shorten(value)} is not {what}: unit {shorten(unit)} is unknown{hint}; write {examples}")
+    size = number * units[unit] if unit else number
+    if not isfinite(size) or size < 0:
+        raise BadQuantity(f"{shorten(value)} is not {what}: it must be finite and not negative")
+    return size
+
+
+def _float(value: float) -> float:
+    """*value*, which is infinite where no floating-point number is as large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf
 
 
 def parse_bytes(value: Quantity) -> float:

@@ -44,14 +44,9 @@ def split(text: str, example: str) -> tuple[str, str]:
 
 def value_of(text: str) -> Any:
     """What *text* means as YAML, else the text itself."""
-    import yaml
+    from trainsim.documents.document import value_of as read
 
-    from trainsim.scenario.loading import UNREADABLE
-
-    try:
-        return yaml.safe_load(text)
-    except UNREADABLE:
-        return text
+    return read(text)
 
 
 def grids_of(texts: list[str]) -> dict[str, list[Any]]:

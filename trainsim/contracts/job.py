@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.transformer import Transformer
+from trainsim.optimizers import Optimizer, load_optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class Training:
     precision: str = "bf16"
     gradient_bytes: int = 4  # per element on the wire
     accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
-    optimizer: str = "adam"
+    optimizer: Optimizer = field(default_factory=partial(load_optimizer, "adam"))
     recompute: str = "none"  # none | selective | full
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"

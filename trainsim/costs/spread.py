@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from statistics import NormalDist
 
-import yaml
+from trainsim.documents.catalogue import shipped
 
 
 def expected_maximum(count: int) -> float:
@@ -25,5 +24,4 @@ def gpu_spread(ranks: int) -> float:
     >>> gpu_spread(1)
     1.0
     """
-    data = yaml.safe_load((files(__package__) / "constants.yaml").read_text())
-    return 1.0 + float(data["gpu_spread"]["deviation"]) * expected_maximum(ranks)
+    return 1.0 + float(shipped("costs", "constants").data["gpu_spread"]["deviation"]) * expected_maximum(ranks)

@@ -11,23 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trainsim.documents.catalogue import Spec
+from trainsim.documents.document import Document, canonical
 from trainsim.errors import InvalidTopology
 from trainsim.hardware.binding import binding_links
 from trainsim.hardware.fabric import Fabric
-from trainsim.hardware.gpu import GPU, load_gpu
+from trainsim.hardware.gpu import GPU
 from trainsim.hardware.naming import find_links, link_name
 from trainsim.hardware.node import Link, Node
 from trainsim.hardware.ragged import expand_rows
 from trainsim.hardware.rings import rings
 from trainsim.hardware.routing import NodeRoutes, node_routes
 from trainsim.hardware.storage_ways import storage_ways
-from trainsim.hardware.topology import find_topology, read_topology, topology_names
+from trainsim.hardware.topology import Changes, Topology, find_topology, gpu_of, opened, read_topology, topology_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -220,6 +221,11 @@ class Cluster:
         """The first of `rings`."""
         return self.rings(members)[0][0]
 
+    @property
+    def nvlink_bandwidth(self) -> float:
+        """Line rate of all NVLinks of a GPU together, bytes/s in one direction."""
+        return self.node.nvlink_bandwidth
+
     def link_name(self, link: int) -> str:
         """The name of a link, such as ``node3.gpu0>nvswitch`` or ``node3.nic0>leaf0``."""
         return link_name(self, int(link))
@@ -259,35 +265,41 @@ class Cluster:
 
 
 def load_topology(
-    name_or_path: str | Path, *, nodes: int | None = None, overrides: Mapping[str, Any] | None = None
+    topology: Spec, *, nodes: int | None = None, overrides: Mapping[str, Any] | None = None, **fields: Any
 ) -> Cluster:
-    """The cluster that a topology file describes, with some of its fields replaced.
+    """The cluster that *topology* describes (a name, a path, or a mapping with a ``base``), with some of its fields
+    replaced: by keyword or in *overrides*, all that a scenario's ``cluster:`` takes.
 
-    >>> cluster = load_topology("dgx_h100", nodes=4, overrides={"nic_bandwidth": "200Gbps"})
+    >>> cluster = load_topology("dgx_h100", nodes=4, nic_bandwidth="200Gbps")
     >>> cluster.ranks, cluster.link_name(int(cluster.find_links("node3.nic0")[0]))
     (32, 'node3.pcie0>nic0')
     """
-    wanted = repr(sorted((overrides or {}).items()))
-    file = find_topology(name_or_path)
-    key = file, file.stat().st_mtime_ns, nodes, wanted
-    if key not in _LOADED:  # the same machine is one value: what was worked out about it once is there
-        _LOADED[key] = _read(name_or_path, nodes, overrides or {})
+    values = {**(overrides or {}), **fields, **({} if nodes is None else {"nodes": nodes})}
+    return build_cluster(find_topology(topology), Changes(values=values))
+
+
+def build_cluster(document: Document, changes: Changes) -> Cluster:
+    """The cluster of a topology's *document* with *changes*; the same machine is one value, so that what was worked out
+    about it once is there."""
+    rest = {name: value for name, value in changes.values.items() if name != "gpu"}
+    key = document, gpu_of(opened(document, changes)), canonical(rest)
+    if key not in _LOADED:
+        _LOADED[key] = _cluster(read_topology(document, changes))
         while len(_LOADED) > MOST_LOADED:
             del _LOADED[next(iter(_LOADED))]
     return _LOADED[key]
 
 
 _LOADED: dict[object, Cluster] = {}
-MOST_LOADED = 8
+MOST_LOADED = 64
 
 
-def _read(name_or_path: str | Path, nodes: int | None, overrides: Mapping[str, Any]) -> Cluster:
-    read = read_topology(name_or_path, nodes=nodes, overrides=overrides)
+def _cluster(read: Topology) -> Cluster:
     return Cluster(
         name=read.name,
         description=read.description,
         source=read.source,
-        gpu=load_gpu(read.gpu),
+        gpu=read.gpu,
         nodes=read.nodes,
         node=read.node,
         fabric=read.fabric,
@@ -296,4 +308,4 @@ def _read(name_or_path: str | Path, nodes: int | None, overrides: Mapping[str, A
     )
 
 
-__all__ = ["Cluster", "load_topology", "topology_names"]
+__all__ = ["Cluster", "build_cluster", "load_topology", "topology_names"]

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
-
+from trainsim.documents.building import build, keys_of
+from trainsim.documents.catalogue import shipped
+from trainsim.documents.section import Section
 from trainsim.units import parse_bandwidth, parse_time
 
 
@@ -23,17 +23,16 @@ class LinkKind:
 
     name: str
     family: str
-    lane: float
+    lane: Annotated[float, parse_bandwidth]
     lanes: int
     reachable: float
-    latency: float
+    latency: Annotated[float, parse_time]
     source: str
 
 
 @cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.load((files(__package__) / "network.yaml").read_text(), yaml.CSafeLoader)
-    return data
+def _data() -> Mapping[str, Any]:
+    return shipped("hardware", "network").data
 
 
 @cache
@@ -43,19 +42,10 @@ def link_kinds() -> Mapping[str, LinkKind]:
     >>> link_kinds()["nvlink3"].family
     'nvlink'
     """
+    document = shipped("hardware", "network")
+    kinds = Section.open(document, ("links",), document.data["links"], document.data["links"])
     return MappingProxyType(
-        {
-            name: LinkKind(
-                name=name,
-                family=k["family"],
-                lane=parse_bandwidth(k["lane"]),
-                lanes=k["lanes"],
-                reachable=k["reachable"],
-                latency=parse_time(k["latency"]),
-                source=k["source"],
-            )
-            for name, k in _data()["links"].items()
-        }
+        {name: build(LinkKind, kinds.section(name, keys_of(LinkKind)), name=name) for name in kinds.data}
     )
 
 

@@ -5,15 +5,19 @@ A GPU: its datasheet, from ``gpus/<name>.yaml``, and the measured constants of i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from functools import lru_cache
+from typing import Annotated
 
-import yaml
-
-from trainsim.errors import InvalidPlan, UnknownName
-from trainsim.hardware.kernel_constants import KernelConstants, load_kernels
+from trainsim.documents.building import SOME, Bounds, build, keys_of
+from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.document import Document
+from trainsim.documents.origin import Origin
+from trainsim.documents.section import Section
+from trainsim.errors import InvalidPlan, TrainsimError
+from trainsim.hardware.kernel_constants import KERNELS, KernelConstants, load_kernels
 from trainsim.units import parse_bandwidth, parse_bytes, parse_flops
+
+GPUS = Catalogue(kind="GPU", plural="GPUs", folders=folder_in("hardware", "gpus"), inner={"kernels": KERNELS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +26,14 @@ class GPU:
     otherwise they are its nearest relative's, scaled by the datasheet."""
 
     name: str
-    flops: dict[str, float] = field(hash=False)  # dense peak by precision, FLOP/s
-    memory: float  # bytes
-    memory_bandwidth: float  # bytes/s
-    sms: int
-    nvlink_bandwidth: float  # bytes/s per direction; 0: none
+    flops: dict[str, Annotated[float, parse_flops, SOME]] = field(hash=False)  # dense peak by precision, FLOP/s
+    memory: Annotated[float, parse_bytes, SOME]  # bytes
+    memory_bandwidth: Annotated[float, parse_bandwidth, SOME]  # bytes/s
+    sms: Annotated[int, Bounds(1)]
+    nvlink_bandwidth: Annotated[float, parse_bandwidth]  # bytes/s per direction; 0: none
     source: str = field(hash=False)
     kernels: KernelConstants = field(hash=False, repr=False)
-    measured: bool
+    measured: bool = False
 
     def peak(self, precision: str) -> float:
         """Dense peak, FLOP/s. Raises InvalidPlan for a precision that the GPU does not have.
@@ -48,31 +52,35 @@ class GPU:
         return self.flops.get("bf16") or self.flops["fp16"]
 
 
-@cache
-def load_gpu(name: str) -> GPU:
-    """The GPU called *name*, from ``hardware/gpus/<name>.yaml``. Raises UnknownName.
+def load_gpu(gpu: Spec, *, origin: Origin | None = None) -> GPU:
+    """The GPU that *gpu* means: a name of ``hardware/gpus/``, a path, or a mapping with a ``base``.
+
+    Raises UnknownName, and InvalidData that names the file, the line and the key.
 
     >>> load_gpu("a100-sxm4-80gb").sms
     108
+    >>> load_gpu({"base": "a100-sxm4-80gb", "memory_bandwidth": "4TB/s"}).memory_bandwidth
+    4000000000000.0
     """
-    if name not in gpu_names():
-        raise UnknownName("GPU", name, gpu_names())
-    data: dict[str, Any] = yaml.safe_load((files(__package__) / "gpus" / f"{name}.yaml").read_text())
-    return GPU(
-        name=name,
-        flops={precision: parse_flops(value) for precision, value in data["flops"].items()},
-        memory=parse_bytes(data["memory"]),
-        memory_bandwidth=parse_bandwidth(data["memory_bandwidth"]),
-        sms=data["sms"],
-        nvlink_bandwidth=parse_bandwidth(data["nvlink_bandwidth"]),
-        source=" ".join(data["source"].split()),
-        kernels=load_kernels(data["kernels"]),
-        measured=data["measured"],
-    )
+    return _gpu(GPUS.find(gpu, origin=origin))
 
 
-@cache
+@lru_cache(maxsize=64)
+def _gpu(document: Document) -> GPU:
+    section = Section.open(document, (), document.data, dict.fromkeys([*keys_of(GPU), *COMMON]))
+    kernels = section.data.get("kernels")
+    if kernels is None:
+        raise section.fail("kernels", "'kernels' is missing: a set of kernel constants, such as generic")
+    try:
+        constants = load_kernels(kernels, origin=document.origin.part(("kernels",)))
+    except TrainsimError as error:
+        raise section.fail("kernels", str(error)) if isinstance(kernels, str) else error from None
+    gpu = build(GPU, section, name=document.name, source=section.text("source", ""), kernels=constants)
+    if not {"bf16", "fp16"} & set(gpu.flops):
+        raise section.fail("flops", "needs the peak of bf16 or fp16 at least")
+    return gpu
+
+
 def gpu_names() -> tuple[str, ...]:
     """All GPUs that ship with the package."""
-    found = (p.name for p in (files(__package__) / "gpus").iterdir())
-    return tuple(sorted(n.removesuffix(".yaml") for n in found if n.endswith(".yaml")))
+    return GPUS.names()

@@ -6,36 +6,40 @@ A file names its ``base`` and says only what differs; every constant has its sou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, NamedTuple
 
-import yaml
+from trainsim.documents.building import SOME, Bounds, part
+from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.document import Document
+from trainsim.documents.origin import Origin
+from trainsim.documents.section import Section
 
-from trainsim.errors import UnknownName
+KERNELS = Catalogue(
+    kind="set of kernel constants", plural="sets of kernel constants", folders=folder_in("hardware", "kernels")
+)
 
 
 class Tile(NamedTuple):
     """Output block of a GEMM kernel and the part of the peak that a full wave of it reaches."""
 
-    m: int
-    n: int
-    efficiency: float
+    m: Annotated[int, Bounds(1)]
+    n: Annotated[int, Bounds(1)]
+    efficiency: Annotated[float, SOME]
 
 
 class Rate(NamedTuple):
     """A memory-bound kernel: fixed seconds, and the part of the memory bandwidth that it reaches."""
 
     overhead: float
-    efficiency: float
+    efficiency: Annotated[float, SOME]
 
 
 class Curve(NamedTuple):
     """Efficiency of an attention kernel over length S: ``efficiency * S/(S + ramp) * S/(S + block)``."""
 
-    efficiency: float
+    efficiency: Annotated[float, SOME]
     ramp: float
     block: float
 
@@ -83,53 +87,45 @@ class KernelConstants:
     memory_sm_share: float  # SMs that a kernel needs to saturate the memory
 
 
-@cache
-def load_kernels(name: str) -> KernelConstants:
-    """The constants of ``hardware/kernels/<name>.yaml``. Raises UnknownName.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBoundConstants:
+    """Rates by kind of kernel; ``scale`` is measured over modelled traffic in whole training steps, ``sm_share`` the
+    part of the SMs that a kernel needs to saturate the memory."""
+
+    kinds: dict[str, Rate]
+    scale: Annotated[float, SOME]
+    sm_share: float
+
+
+def load_kernels(kernels: Spec, *, origin: Origin | None = None) -> KernelConstants:
+    """The constants that *kernels* means: a name of ``hardware/kernels/``, a path, or a mapping with a ``base``.
+
+    Raises UnknownName, and InvalidData that names the file, the line and the key.
 
     >>> load_kernels("ampere").gemm.tiles[0]
     Tile(m=256, n=128, efficiency=0.7545)
     """
-    data = _read(name)
-    gemm, attention = data["gemm"], data["attention"]
-    rates = data["memory_bound"]
+    return _kernels(KERNELS.find(kernels, origin=origin))
+
+
+@lru_cache(maxsize=64)
+def _kernels(document: Document) -> KernelConstants:
+    section = Section.open(document, (), document.data, [*COMMON, "gemm", "attention", "memory_bound"])
+    bound = part(MemoryBoundConstants, section, "memory_bound")
+    attention = part(AttentionConstants, section, "attention")
+    if attention.fallback not in attention.curves:
+        raise section.fail("attention", f"no curve is called {attention.fallback!r}, the fallback")
     return KernelConstants(
-        name=name,
-        source=" ".join(data["source"].split()),
-        gemm=GemmConstants(**{**gemm, "tiles": tuple(Tile(*t) for t in gemm["tiles"])}),
-        attention=AttentionConstants(
-            **{
-                **attention,
-                "curves": {
-                    kernel: {int(size): Curve(*curve) for size, curve in sizes.items()}
-                    for kernel, sizes in attention["curves"].items()
-                },
-            }
-        ),
-        memory_bound={kind: Rate(*rate) for kind, rate in rates["kinds"].items()},
-        memory_scale=rates["scale"],
-        memory_sm_share=rates["sm_share"],
+        name=document.name,
+        source=section.text("source", ""),
+        gemm=part(GemmConstants, section, "gemm"),
+        attention=attention,
+        memory_bound=bound.kinds,
+        memory_scale=bound.scale,
+        memory_sm_share=bound.sm_share,
     )
 
 
 def kernel_names() -> tuple[str, ...]:
     """All architectures with constants."""
-    found = (p.name for p in (files(__package__) / "kernels").iterdir())
-    return tuple(sorted(n.removesuffix(".yaml") for n in found if n.endswith(".yaml")))
-
-
-def _read(name: str) -> dict[str, Any]:
-    if name not in kernel_names():
-        raise UnknownName("set of kernel constants", name, kernel_names())
-    data: dict[str, Any] = yaml.safe_load((files(__package__) / "kernels" / f"{name}.yaml").read_text())
-    base = data.pop("base", None)
-    return _merged(_read(base), data) if base else data
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """*over* on top of *base*, mappings inside mappings too."""
-    both = dict(base)
-    for key, value in over.items():
-        old = both.get(key)
-        both[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return both
+    return KERNELS.names()

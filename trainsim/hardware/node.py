@@ -109,6 +109,11 @@ class Node:
             for src, dst in ((a, b), (b, a))
         )
 
+    @property
+    def nvlink_bandwidth(self) -> float:
+        """Line rate of all NVLinks of the first GPU together, bytes/s in one direction."""
+        return sum(link.line_rate for link in self.cabled if link.src == "gpu0" and link.family == "nvlink")
+
     @cached_property
     def stores(self) -> tuple[Link, ...]:
         """Memory of hosts (``host0>memory``) and cells of drives (``nvme0>flash``, at the rate of reading)."""

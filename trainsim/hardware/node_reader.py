@@ -4,12 +4,12 @@ The ``node:`` section of a topology file: devices, cables in short form, NICs.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
-from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
+from trainsim.documents.section import Section
+from trainsim.errors import TrainsimError, UnknownName
 from trainsim.hardware.constants import limits, link_kinds
-from trainsim.hardware.document import Section
 from trainsim.hardware.node import KINDS, Cable, Node, kind_of
 from trainsim.hardware.ranges import expand, shorten, stem
 from trainsim.units import parse_bandwidth, parse_time
@@ -84,7 +84,8 @@ def _cables(section: Section, counts: dict[str, int]) -> list[Cable]:
     a, b = _devices(section, "from", counts), _devices(section, "to", counts)
     pattern = section.text("pattern", "all")
     if pattern == "all":
-        pairs = [(x, y) for x, y in product(a, b)]
+        mesh = len(a) > 1 and set(a) == set(b)
+        pairs = list(combinations(a, 2) if mesh else product(a, b))
     elif pattern == "blocks":
         few, many = sorted((a, b), key=len)
         if len(many) % len(few):
@@ -186,7 +187,7 @@ def _layout(section: Section, counts: dict[str, int]) -> tuple[tuple[str, float,
     there = {f"{kind}{i}" for kind, n in counts.items() for i in range(n)}
     written = section.data.get("layout", {})
     gone: set[str] = set()  # a scenario that asks for fewer devices leaves the places of the others empty
-    if section.document.overridden and isinstance(written, dict):
+    if section.document.origin.elsewhere and isinstance(written, dict):
         gone = {str(name) for name in written if kind_of(str(name)) in counts} - there
     layout = section.section("layout", [*sorted(there), *sorted(gone)])
     places = []
@@ -206,6 +207,4 @@ def _check_connected(section: Section, node: Node) -> None:
     loose = [n for n in node.names if n not in joined and kind_of(n) in ("gpu", "nic") and not (single and n == "gpu0")]
     if loose:
         other = "gpu0" if loose[0] != "gpu0" else "gpu1"
-        raise InvalidTopology(
-            f"{section.document.where(section.path)}: {loose[0]} has no path to {other}: nothing is linked to it"
-        )
+        raise section.document.fail(section.path, f"{loose[0]} has no path to {other}: nothing is linked to it")

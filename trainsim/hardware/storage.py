@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
+from trainsim.documents.catalogue import shipped
 from trainsim.units import parse_bandwidth, parse_bytes, parse_time
 
 
@@ -51,9 +49,8 @@ class Drive:
 
 
 @cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.load((files(__package__) / "storage.yaml").read_text(), yaml.CSafeLoader)
-    return data
+def _data() -> Mapping[str, Any]:
+    return shipped("hardware", "storage").data
 
 
 @cache

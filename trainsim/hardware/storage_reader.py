@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from trainsim.documents.section import Section
 from trainsim.errors import UnknownName
 from trainsim.hardware.constants import limits
-from trainsim.hardware.document import Section
 from trainsim.hardware.node import Node, kind_of
 from trainsim.hardware.storage import Drive, Host, default_drive, default_processor, drives, processors
 from trainsim.units import parse_bandwidth, parse_bytes

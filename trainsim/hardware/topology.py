@@ -5,12 +5,14 @@ Topology files: from YAML to values, with every mistake reported where it stands
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path as FilePath
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trainsim.errors import InvalidTopology, UnknownName
+from trainsim.documents.catalogue import Catalogue, Spec, folder_beside
+from trainsim.documents.document import Document, read_text
+from trainsim.documents.origin import Key, Origin
+from trainsim.documents.section import Section
+from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.constants import (
     collective_defaults,
     collective_least,
@@ -19,22 +21,23 @@ from trainsim.hardware.constants import (
     link_kinds,
     switch_latency,
 )
-from trainsim.hardware.document import Document, Path, Section, parse
 from trainsim.hardware.fabric import FABRICS, Fabric, no_fabric
+from trainsim.hardware.gpu import GPU, GPUS, load_gpu
 from trainsim.hardware.node import Node
 from trainsim.hardware.node_reader import read_node
 from trainsim.hardware.routing import node_routes
 from trainsim.hardware.storage_reader import read_storage
-from trainsim.units import parse_time
+from trainsim.units import parse_bandwidth, parse_time
 
-KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "node", "hosts", "nvme",
-        "fabric", "collectives")  # fmt: skip
+KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "node",
+        "hosts", "nvme", "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
                "reachable", "latency")  # fmt: skip
-OVERRIDES: Mapping[str, Path] = {
+OVERRIDES: Mapping[str, Key] = {
     "nodes": ("nodes",),
     "gpu": ("gpu",),
     "gpus_per_node": ("gpus_per_node",),
+    "nvlink_bandwidth": ("nvlink_bandwidth",),
     "nics_per_node": ("node", "nics", "count"),
     "nic_bandwidth": ("node", "nics", "bandwidth"),
     "fabric": ("fabric", "kind"),
@@ -51,6 +54,14 @@ OVERRIDES: Mapping[str, Path] = {
 MERGED = ("collectives", "hosts", "nvme")
 """Overrides that change some keys of a mapping and leave the others."""
 MOST_NODES = 1 << 20
+TOPOLOGIES = Catalogue(
+    kind="topology",
+    plural="topologies",
+    folders=folder_beside("topologies"),
+    inner={"gpu": GPUS},
+    error=InvalidTopology,
+    needs="a topology needs at least gpu, gpus_per_node and node",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +71,35 @@ class Topology:
     name: str
     description: str
     source: str
-    gpu: str
+    gpu: GPU
     nodes: int
     node: Node
     fabric: Fabric
     nvls: bool
     constants: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Other values for fields of a topology, by the names of OVERRIDES, and where each stands, for messages."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, name: str) -> str:
+        """What to put before a message about the value called *name*."""
+        return self.places.get(name, f"override {name}")
+
+    @property
+    def paths(self) -> dict[Key, str]:
+        """The place of each value by its key in the topology."""
+        out: dict[Key, str] = {}
+        for name, value in self.values.items():
+            key = OVERRIDES[name]
+            merged = name in MERGED and isinstance(value, Mapping)
+            inner = {(*key, str(k)): f"{self.place(name)}.{k}" for k in value} if merged else {}
+            out |= {key: self.place(name), **inner}
+        return out
 
 
 def topology_names() -> tuple[str, ...]:
@@ -74,41 +108,40 @@ def topology_names() -> tuple[str, ...]:
     >>> "dgx_h100" in topology_names()
     True
     """
-    return tuple(sorted(_shipped()))
+    return TOPOLOGIES.names()
 
 
-def read_topology(name_or_path: str | FilePath, *, nodes: int | None, overrides: Mapping[str, Any]) -> Topology:
-    """Read a topology by name or path; UnknownName or InvalidTopology say what is wrong with it."""
-    file = find_topology(name_or_path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidTopology(f"{file}: cannot be read: {error}") from None
-    return parse_topology(text, file=_shown(file), nodes=nodes, overrides=overrides)
+def find_topology(topology: Spec, *, origin: Origin | None = None) -> Document:
+    """What the file of a topology says. Raises UnknownName and InvalidTopology."""
+    return TOPOLOGIES.find(topology, origin=origin)
 
 
 def parse_topology(
     text: str, *, file: str = "topology", nodes: int | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Topology:
     """A topology from the text of a file."""
-    data, lines = parse(text, file)
-    wanted = dict(overrides or {})
-    if nodes is not None:
-        wanted["nodes"] = nodes
-    top = Section.open(*_override(Document(file, lines), data, wanted), KEYS)
+    document = read_text(text, file=file, error=InvalidTopology, needs=TOPOLOGIES.needs)
+    values = {**(overrides or {}), **({} if nodes is None else {"nodes": nodes})}
+    return read_topology(document, Changes(values=values))
+
+
+def read_topology(document: Document, changes: Changes) -> Topology:
+    """The topology that *document* describes, with *changes*; InvalidTopology says what is wrong with it."""
+    written = document.data.get("gpus_per_node") if "gpus_per_node" in changes.values else None
+    top = opened(document, changes)
+    gpu = gpu_of(top)
     node_count = top.integer("nodes", 1, high=MOST_NODES)
-    written = data.get("gpus_per_node") if "gpus_per_node" in wanted else None
-    node = read_storage(top, read_node(top, written=written))
+    node = read_storage(top, _with_nvlink(top, read_node(top, written=written)))
     fabric = _fabric(top, node, node_count)
     try:
         node_routes(node, fabric.kind != "none")
     except InvalidTopology as error:
         raise top.fail("node", str(error)) from None
     return Topology(
-        name=top.text("name", FilePath(file).stem),
+        name=document.name if "name" not in top.data else top.text("name"),
         description=top.text("description", ""),
         source=top.text("source"),
-        gpu=top.text("gpu"),
+        gpu=gpu,
         nodes=node_count,
         node=node,
         fabric=fabric,
@@ -117,26 +150,58 @@ def parse_topology(
     )
 
 
-def _override(
-    document: Document, data: dict[str, Any], wanted: Mapping[str, Any]
-) -> tuple[Document, Path, dict[str, Any]]:
-    """*data* with the scenario's overrides in their places, and a document that knows them."""
-    places: dict[Path, str] = {}
-    for name, value in wanted.items():
+def opened(document: Document, changes: Changes) -> Section:
+    """*document* with *changes*, ready to be read."""
+    changed = _changed(document, changes)
+    return Section.open(changed, (), changed.data, KEYS)
+
+
+def gpu_of(top: Section) -> GPU:
+    """The GPU that a topology names, by name, path or in place; a path starts at the topology's folder."""
+    given = top.data.get("gpu")
+    if isinstance(given, GPU):
+        return given
+    if isinstance(given, Mapping):
+        return load_gpu(given, origin=top.document.origin.part(("gpu",)))
+    name = top.text("gpu")
+    origin = Origin(folder=top.document.origin.folder)
+    try:
+        return load_gpu(name, origin=origin)
+    except TrainsimError as error:
+        raise top.fail("gpu", str(error)) from None
+
+
+def _changed(document: Document, changes: Changes) -> Document:
+    """*document* with the changes in their places."""
+    data: dict[str, Any] = dict(document.data)
+    for name, value in changes.values.items():
         if name not in OVERRIDES:
             raise UnknownName("override of a topology", str(name), OVERRIDES)
         path = OVERRIDES[name]
-        spot = data = dict(data)
+        spot = data
         for depth, key in enumerate(path[:-1], 1):
             inner = spot.get(str(key), {})
             if not isinstance(inner, Mapping):
-                raise InvalidTopology(f"{document.where(path[:depth])}: expected a mapping (key: value)")
+                raise document.fail(path[:depth], "expected a mapping (key: value)")
             spot[str(key)] = spot = dict(inner)
         last = str(path[-1])
         merge = name in MERGED and isinstance(value, Mapping) and isinstance(spot.get(last), Mapping)
         spot[last] = {**spot[last], **value} if merge else value
-        places[path] = name
-    return Document(document.file, document.lines, places), (), data
+    elsewhere = {**document.origin.elsewhere, **changes.paths}
+    return replace(document, data=data, origin=replace(document.origin, elsewhere=elsewhere))
+
+
+def _with_nvlink(top: Section, node: Node) -> Node:
+    """*node* with its NVLinks scaled so that those of a GPU have ``nvlink_bandwidth`` together."""
+    if "nvlink_bandwidth" not in top.data:
+        return node
+    low, high = limits("bandwidth")
+    wanted = top.quantity("nvlink_bandwidth", parse_bandwidth, low=low, high=high)
+    if not node.nvlink_bandwidth:
+        raise top.fail("nvlink_bandwidth", "gpu0 of this topology has no NVLinks to change")
+    factor = wanted / node.nvlink_bandwidth
+    cables = (replace(c, bandwidth=c.bandwidth * factor) if c.family == "nvlink" else c for c in node.cables)
+    return replace(node, cables=tuple(cables))
 
 
 def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
@@ -145,9 +210,10 @@ def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
     if kind not in FABRICS:
         raise section.fail("kind", str(UnknownName("fabric", kind, FABRICS)))
     applicable = {"none": ("kind",), "single_switch": ("kind", "reachable", "latency")}.get(kind, FABRIC_KEYS)
-    other_kind = ("fabric", "kind") in top.document.overridden  # then keys of the file's own kind are left aside
+    elsewhere = top.document.origin.elsewhere
+    other_kind = ("fabric", "kind") in elsewhere  # then keys of the file's own kind are left aside
     for key in section.data:
-        if key not in applicable and not (other_kind and ("fabric", key) not in top.document.overridden):
+        if key not in applicable and not (other_kind and ("fabric", key) not in elsewhere):
             raise section.fail(key, f"{key!r} does not apply to fabric {kind!r}: {FABRICS[kind]}")
     if kind == "none":
         if nodes > 1:
@@ -157,6 +223,8 @@ def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
         return no_fabric(nodes)
     if not node.count("nic"):
         raise section.fail("kind", f"a {kind} fabric needs NICs; add node.nics")
+    if "pod_oversubscription" in section.data and not section.data.get("nodes_per_pod"):
+        raise section.fail("pod_oversubscription", "nothing has pods here; add nodes_per_pod, or leave it out")
     per_leaf = nodes if kind == "single_switch" else section.integer("nodes_per_leaf", high=MOST_NODES)
     default = link_kinds()["network"].reachable
     low, high = limits("latency")
@@ -187,31 +255,3 @@ def _constants(top: Section) -> tuple[tuple[str, float], ...]:
         return section.number(name, defaults[name], low=collective_least(name), high=1000.0)
 
     return tuple((name, read(name)) for name in defaults)
-
-
-def _shipped() -> dict[str, FilePath]:
-    """Topology files by name: inside the installed package, else beside it in the repository."""
-    package = FilePath(str(files("trainsim")))
-    for folder in (package / "topologies", package.parent / "topologies"):
-        found = {p.stem: p for p in sorted(folder.glob("*.yaml"))}
-        if found:
-            return found
-    return {}
-
-
-def find_topology(name_or_path: str | FilePath) -> FilePath:
-    """The file behind a topology's name or path. Raises UnknownName and InvalidTopology."""
-    shipped = _shipped()
-    text = str(name_or_path)
-    if text in shipped:
-        return shipped[text]
-    path = FilePath(text)
-    if path.is_file():
-        return path
-    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        raise InvalidTopology(f"there is no file {text}; known topologies: {', '.join(shipped)}")
-    raise UnknownName("topology", text, shipped)
-
-
-def _shown(file: FilePath) -> str:
-    return f"topologies/{file.name}" if file in _shipped().values() else str(file)

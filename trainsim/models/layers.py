@@ -2,7 +2,7 @@
 The operations of a layer, of the embedding and of the head: shapes, bytes moved and bytes kept, on one rank.
 
 Bytes moved are those of fused 16-bit kernels as Megatron-LM has them, and twice that in 32 bits. Bytes kept from
-forward to backward are the framework's table (``trainsim.frameworks.saved``); Megatron-LM's adds up to the closed forms
+forward to backward are the framework's table (``trainsim.frameworks.kept``); Megatron-LM's adds up to the closed forms
 of Korthikanti et al. 2022 (arXiv 2205.05198).
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainsim.frameworks import Framework
-from trainsim.frameworks.saved import Saved
+from trainsim.frameworks.kept import Saved
 
 LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in 16 bits
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-import yaml
-
+from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.document import Document
+from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
 from trainsim.models.adapters import Lora, lora
 from trainsim.models.layer_kind import (
@@ -221,28 +222,18 @@ def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:
     return -(-vocab // multiple) * multiple
 
 
-def _data(folder: str, kind: str, name: str) -> dict[str, Any]:
-    known = _names(folder)
-    if name not in known:
-        raise UnknownName(kind, name, known)
-    data: dict[str, Any] = yaml.safe_load((files(__package__) / folder / f"{name}.yaml").read_text())
-    return data
-
-
-@cache
-def _names(folder: str) -> tuple[str, ...]:
-    found = (p.name for p in (files(__package__) / folder).iterdir())
-    return tuple(sorted(n.removesuffix(".yaml") for n in found if n.endswith(".yaml")))
+MODELS = Catalogue(kind="model", plural="models", folders=folder_in("models", "catalog"), depth=0, error=ScenarioError)
+FAMILIES = Catalogue(kind="model family", plural="model families", folders=folder_in("models", "families"))
 
 
 def model_names() -> tuple[str, ...]:
     """All models of the catalogue."""
-    return _names("catalog")
+    return MODELS.names()
 
 
 def family_names() -> tuple[str, ...]:
     """All families, whose defaults fill in what a mapping leaves out."""
-    return _names("families")
+    return FAMILIES.names()
 
 
 def family_data(family: str) -> dict[str, Any]:
@@ -251,17 +242,27 @@ def family_data(family: str) -> dict[str, Any]:
     >>> family_data("llama")["norm"]
     'rmsnorm'
     """
-    return _data("families", "model family", family)
+    return {key: value for key, value in FAMILIES.find(family).data.items() if key not in COMMON}
 
 
-@cache
-def load_model(name: str) -> Transformer:
-    """The catalogue model called *name*, from ``catalog/<name>.yaml``. Raises UnknownName.
+def load_model(model: Spec, *, origin: Origin | None = None) -> Transformer:
+    """The model that *model* means: a name of the catalogue, the path of a YAML file, or a mapping with a ``base``.
+
+    Raises UnknownName, and ScenarioError for what no model has.
 
     >>> load_model("bloom-176b").heads
     112
+    >>> load_model({"base": "bloom-176b", "layers": 2}).layers
+    2
     """
-    return transformer({"name": name} | _data("catalog", "model", name))
+    if isinstance(model, str | Path) and Path(model).suffix == ".json":
+        raise NotBuilt("reading config.json is not built yet; write its numbers as a mapping under model:")
+    return _model(MODELS.find(model, origin=origin))
+
+
+@lru_cache(maxsize=128)
+def _model(document: Document) -> Transformer:
+    return transformer({"name": document.name, **document.data})
 
 
 def transformer(mapping: Mapping[str, Any]) -> Transformer:
@@ -273,9 +274,10 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
     >>> transformer({"family": "llama", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 32000}).ffn_hidden
     11008
     """
-    given = {k: v for k, v in mapping.items() if v is not None and k != "source"}
+    given = {k: v for k, v in mapping.items() if v is not None and k not in ("source", "description")}
     if given.get("name") in model_names() and not set(_SIZES) & set(given):
-        given = {k: v for k, v in _data("catalog", "model", given["name"]).items() if k != "source"} | given
+        known_model = MODELS.find(given["name"]).data
+        given = {k: v for k, v in known_model.items() if k not in ("source", "description")} | given
     if "lora" in given:
         given["lora"] = lora(given["lora"])
     if "layer_kinds" in given:
@@ -297,7 +299,7 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
         check_size(str(given.get("name", "model")), "layers", given["layers"])
         given["layer_pattern"] = read_pattern(given["layer_pattern"], given["layers"])
     ffn = rules.pop("ffn")
-    values = {"name": "model", **{k: v for k, v in rules.items() if k not in ("about", "modules")}, **given}
+    values = {"name": "model", **{k: v for k, v in rules.items() if k != "modules"}, **given}
     return Transformer(**_derived(values, ffn))
 
 

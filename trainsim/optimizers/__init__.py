@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
-import yaml
-
-from trainsim.errors import UnknownName
+from trainsim.documents.building import build, keys_of, part
+from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.document import Document
+from trainsim.documents.origin import Origin
+from trainsim.documents.section import Section
 from trainsim.models.matrices import Matrix, Tensors
 
 
@@ -83,44 +84,38 @@ def _lines(m: Matrix) -> int:
     return (m.rows + m.columns) * m.copies
 
 
-@cache
-def load_optimizer(name: str) -> Optimizer:
-    """The optimizer called *name*, from ``trainsim/optimizers/<name>.yaml``.
+OPTIMIZERS = Catalogue(kind="optimizer", plural="optimizers", folders=folder_in("optimizers"), depth=0)
 
-    A file may name a ``base`` and say only what differs; tables and vectors follow the rule of matrices where they have
-    none. Raises UnknownName.
+
+def load_optimizer(optimizer: Spec, *, origin: Origin | None = None) -> Optimizer:
+    """The optimizer that *optimizer* means: a name of ``trainsim/optimizers/``, a path, or a mapping with a ``base``.
+
+    Tables and vectors follow the rule of matrices where they have none. Raises UnknownName, and InvalidData that names
+    the file, the line and the key.
 
     >>> load_optimizer("adam").matrices.states
     8.0
+    >>> load_optimizer({"base": "adam", "matrices": {"states": 4, "moved": 22}}).matrices.states
+    4.0
     """
-    data = _read(name)
-    matrices = data.pop("matrices")
-    rules = {kind: data.pop(kind, matrices) for kind in ("tables", "vectors")}
-    return Optimizer(
-        name=name,
-        source=" ".join(data["source"].split()),
-        matrices=_rule(matrices),
-        tables=_rule(rules["tables"]),
-        vectors=_rule(rules["vectors"]),
-        iterations=data.get("iterations", 0),
-        gather_bytes=float(data.get("gather_bytes", 0)),
-        foreach_bytes=float(data.get("foreach_bytes", 0)),
+    return _optimizer(OPTIMIZERS.find(optimizer, origin=origin))
+
+
+@lru_cache(maxsize=64)
+def _optimizer(document: Document) -> Optimizer:
+    section = Section.open(document, (), document.data, dict.fromkeys([*keys_of(Optimizer), *COMMON]))
+    matrices = part(Rule, section, "matrices")
+    return build(
+        Optimizer,
+        section,
+        name=document.name,
+        source=section.text("source", ""),
+        matrices=matrices,
+        tables=part(Rule, section, "tables", matrices),
+        vectors=part(Rule, section, "vectors", matrices),
     )
 
 
-def _rule(data: dict[str, Any]) -> Rule:
-    return Rule(**{key: float(value) for key, value in data.items()})
-
-
-@cache
 def optimizer_names() -> tuple[str, ...]:
     """All optimizers that ship with the package."""
-    return tuple(sorted(p.name.removesuffix(".yaml") for p in files(__package__).iterdir() if p.name.endswith(".yaml")))
-
-
-def _read(name: str) -> dict[str, Any]:
-    if name not in optimizer_names():
-        raise UnknownName("optimizer", name, optimizer_names())
-    data: dict[str, Any] = yaml.safe_load((files(__package__) / f"{name}.yaml").read_text())
-    base = data.pop("base", None)
-    return _read(base) | data if base else data
+    return OPTIMIZERS.names()

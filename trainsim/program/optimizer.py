@@ -13,7 +13,6 @@ from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm
-from trainsim.optimizers import load_optimizer
 from trainsim.program.parts import Parts
 from trainsim.sharding import replicas, within
 
@@ -26,7 +25,7 @@ def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -
     *stays* is the part of the states that is on the GPU.
     """
     job, held = parts.job, parts.trained(rank)
-    framework, optimizer = job.framework, load_optimizer(job.training.optimizer)
+    framework, optimizer = job.framework, job.training.optimizer
     moved = framework.kernels.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
     copied = _copied(parts, rank)
     if optimizer.iterations and held.matrices:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from trainsim.contracts.job import Job
 from trainsim.models.lora import adapter_tensors
 from trainsim.models.matrices import Tensors, tensors
-from trainsim.optimizers import load_optimizer
 from trainsim.sharding import Exchange
 
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
@@ -101,7 +100,7 @@ def _optimizer(job: Job, trainable: int, held: Tensors) -> float:
     """States of all trained parameters before they are shared, with master copies and resident copies of gradients."""
     layout, low = job.framework.memory.states, job.training.number_bytes
     share = trainable / held.total if held.total else 0.0
-    nbytes = load_optimizer(job.training.optimizer).state_bytes(held) * share
+    nbytes = job.training.optimizer.state_bytes(held) * share
     if layout.weights == "training" and low < FULL:
         nbytes = nbytes + FULL * trainable if layout.master else nbytes * low / FULL
     if layout.gradient_cast == "resident" and gradient_bytes(job) < FULL:
@@ -117,5 +116,5 @@ def _step(job: Job, trainable: int, exchange: Exchange) -> float:
         limit = layout.sub_group if layout.sub_group and exchange.weights_shard > 1 else mine
         nbytes += FULL * min(mine, limit)
     if layout.foreach:
-        nbytes += load_optimizer(job.training.optimizer).foreach_bytes * mine
+        nbytes += job.training.optimizer.foreach_bytes * mine
     return nbytes

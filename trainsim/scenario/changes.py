@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from trainsim.documents.origin import Key, dotted, key_of
 from trainsim.errors import ScenarioError
 from trainsim.hardware.topology import MERGED, OVERRIDES
 from trainsim.models.transformer import load_model
 from trainsim.scenario.messages import known_keys, unknown_key
-from trainsim.scenario.origin import dotted, parts
+from trainsim.scenario.named import NAMED
 
 
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def plain(value: Any) -> Any:
 
 
 def _set(data: dict[str, Any], path: str, value: Any) -> None:
-    key = parts(path)
+    key = key_of(path)
     here: Any = data
     for n, part in enumerate(key[:-1]):
         inner = _get(here, part, path)
@@ -55,16 +56,21 @@ def _set(data: dict[str, Any], path: str, value: Any) -> None:
     last = key[-1]
     if isinstance(here, list):
         _get(here, last, path)
-    elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]) and not _of_machine(key[:-1]):
+    elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]) and not _is_open(key[:-1]):
         raise ScenarioError(f"{path}: {dotted(key[:-1])} is no section, so it has no {last!r}")
     elif last not in known_keys(key[:-1]) and key[0] != "cluster" and known_keys(key[:-1]):
         raise ScenarioError(f"{path}: {unknown_key(key)}")
     here[last] = value
 
 
-def _of_machine(key: tuple[str | int, ...]) -> bool:
+def _of_machine(key: Key) -> bool:
     """Whether it is a mapping of the topology that a scenario changes in part: ``cluster.hosts``."""
     return len(key) == 2 and key[0] == "cluster" and key[1] in MERGED
+
+
+def _is_open(key: Key) -> bool:
+    """Whether it is a mapping whose keys are not the scenario's own: of the topology, or of a thing that is named."""
+    return _of_machine(key) or any(dotted(key[:n]) in NAMED for n in (1, 2))
 
 
 def _get(here: Any, part: str | int, path: str) -> Any:
@@ -75,10 +81,14 @@ def _get(here: Any, part: str | int, path: str) -> Any:
     return here.get(part)
 
 
-def _opened(key: tuple[str | int, ...], value: Any, path: str) -> dict[str, Any]:
+def _opened(key: Key, value: Any, path: str) -> dict[str, Any]:
     """The mapping that a short form stands for."""
-    if value is None and _of_machine(key):
+    if value is None and (_of_machine(key) or (_is_open(key) and dotted(key) not in NAMED)):
         return {}
+    if dotted(key) in NAMED:
+        if not isinstance(value, str):
+            raise ScenarioError(f"{path}: say first what {dotted(key)} is, by its name; then its fields can be set")
+        return {"base": value}
     if not known_keys(key) or isinstance(key[-1], int):
         known = key[-1] in known_keys(key[:-1]) or (key[0] == "cluster" and key[-1] in OVERRIDES)
         what = f"{key[-1]} is a single value, not a section" if known else unknown_key(key)

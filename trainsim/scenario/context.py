@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
+from trainsim.documents.origin import Origin, key_of, value_at
+from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, shorten
 from trainsim.scenario.checks import Fault
-from trainsim.scenario.messages import shorten
-from trainsim.scenario.origin import Origin, parts, value_at
 from trainsim.scenario.schema import ScenarioSpec
 
 
@@ -27,11 +26,20 @@ class Context:
         """Remember that *value* of *key* (dotted) follows from *reason*."""
         self.notes[key] = f"{value}  ({reason})"
 
+    def shown(self, key: str) -> str:
+        """The file, the line, the key and its value, to put before a message."""
+        value = value_at(self.data, key_of(key))
+        written = "" if value is None or isinstance(value, Mapping) else f" = {shorten(value)}"
+        return f"{self.origin.place(key_of(key))}{key}{written}"
+
     def message(self, key: str, text: str) -> str:
         """*text* with the file, the line, the key and its value in front."""
-        value = value_at(self.data, parts(key))
-        shown = "" if value is None or isinstance(value, Mapping) else f" = {shorten(value)}"
-        return f"{self.origin.place(parts(key))}{key}{shown}: {text}"
+        return f"{self.shown(key)}: {text}"
+
+    def placed(self, key: str, text: str, *places: str) -> str:
+        """*text*, which may begin with a place in this scenario already: one of *places*, or one inside of *key*."""
+        own = (f"{self.origin.file}:",) if self.origin.file else (f"{key}:", f"{key}.")
+        return text if text.startswith((*own, *places)) else self.message(key, text)
 
     def require(self, fault: Fault | None, error: type[TrainsimError] = InvalidPlan) -> None:
         """Raise *fault*, if there is one."""
@@ -43,12 +51,16 @@ class Context:
         """Errors raised inside name the file, the line and *key*."""
         try:
             yield
-        except (UnknownName, ScenarioError) as error:
-            raise ScenarioError(self.message(key, str(error))) from None
-        except (InvalidPlan, NotBuilt) as error:
-            raise type(error)(self.message(key, str(error))) from None
         except TrainsimError as error:
-            raise ScenarioError(self.message(key, str(error))) from None
+            kind = type(error) if isinstance(error, InvalidPlan | NotBuilt) else ScenarioError
+            raise kind(self.placed(key, str(error))) from None
+
+
+def called(spec: object) -> str:
+    """What a field that names something by a name, a path or a mapping is called."""
+    if isinstance(spec, Mapping):
+        return str(spec.get("name") or f"{spec.get('base', 'own')}, changed,")
+    return str(spec)
 
 
 def default(context: Context, key: str, given: Any, framework_value: Any) -> Any:
@@ -56,5 +68,5 @@ def default(context: Context, key: str, given: Any, framework_value: Any) -> Any
     if given is not None:
         return given
     shown = {True: "true", False: "false"}[framework_value] if isinstance(framework_value, bool) else framework_value
-    context.derived(key, shown, f"as {context.spec.framework} does")
+    context.derived(key, shown, f"as {called(context.spec.framework)} does")
     return framework_value

@@ -8,9 +8,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trainsim.errors import ScenarioError, nearest
+from trainsim.documents.origin import Key, Origin, dotted, value_at
+from trainsim.errors import ScenarioError, nearest, shorten
 from trainsim.hardware.topology import OVERRIDES
-from trainsim.scenario.origin import Key, Origin, dotted, value_at
 from trainsim.scenario.schema import ScenarioSpec
 from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
 
@@ -31,8 +31,7 @@ def check_schema(data: Mapping[str, Any], origin: Origin) -> ScenarioSpec:
     try:
         return ScenarioSpec.model_validate(dict(data))
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        lines = list(dict.fromkeys(_line(details, data, origin) for details in found))
+        lines = list(dict.fromkeys(_line(details, data, origin) for details in error.errors(include_url=False)))
         more = [f"... and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
         raise ScenarioError("\n".join(lines[:MOST_SHOWN] + more)) from None
 
@@ -53,17 +52,6 @@ def _existing(key: Key, data: Mapping[str, Any]) -> Key:
         if n and not isinstance(parent, Mapping | list | tuple):
             return key[:n]
     return key
-
-
-def shorten(value: object) -> str:
-    """*value* as it would stand in the file, at most 60 characters.
-
-    >>> shorten(True), shorten(None), shorten("a")
-    ('true', 'null', "'a'")
-    """
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
-    text = "null" if value is None else text
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _what(details: ErrorDetails, key: Key) -> str:
@@ -118,7 +106,7 @@ def known_keys(key: Key) -> tuple[str, ...]:
 def _section(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for arg in get_args(annotation) if (found := _section(arg))), None)
+    return next((section for arg in get_args(annotation) if (section := _section(arg))), None)
 
 
 def unknown_key(key: Key) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.contracts.job import Job, Parallel, Pipeline, Training
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
-from trainsim.frameworks import load_framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context
 from trainsim.scenario.limits import limits
-from trainsim.scenario.parts import find_cluster, find_model, perturbations
+from trainsim.scenario.named import find_cluster, find_framework, find_model, schedule_path
+from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
 from trainsim.scenario.training import resolve_training, usual_length
@@ -44,8 +44,7 @@ def resolve(context: Context) -> Resolved:
     for fault in limits(context.spec):
         context.require(fault, NotBuilt)
     spec = context.spec
-    with context.at("framework"):
-        framework = load_framework(spec.framework or "", spec.training.precision)
+    framework = find_framework(context)
     model, cluster = find_model(context), find_cluster(context)
     parallel = _parallel(context, model, cluster)
     training = resolve_training(context, model, cluster, framework, parallel)
@@ -122,7 +121,7 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
     if not spec.schedule:
         context.derived("pipeline.schedule", name, f"chunks {spec.chunks}")
     with context.at("pipeline.schedule"):
-        name = name if is_file(name) else schedules.canonical(name)
+        name = schedule_path(name, context.origin.folder) if is_file(name) else schedules.canonical(name)
         shape, chunks = facts(name), spec.chunks
     if shape.chunks is not None and "chunks" not in spec.model_fields_set and shape.chunks != chunks:
         chunks = shape.chunks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from trainsim.contracts.job import Job
+from trainsim.documents.origin import Origin, key_of
 from trainsim.errors import ScenarioError
 from trainsim.scenario.changes import changed
 from trainsim.scenario.context import Context
-from trainsim.scenario.loading import find_scenario, read_scenario
+from trainsim.scenario.loading import read_scenario
 from trainsim.scenario.messages import check_schema
-from trainsim.scenario.origin import Origin, parts
+from trainsim.scenario.named import content
 from trainsim.scenario.resolve import Resolved, resolve
 from trainsim.scenario.schema import ScenarioSpec
 
@@ -47,28 +47,34 @@ class Scenario:
 
         Raises ScenarioError that names the file, the line and the key.
         """
-        data, origin = read_scenario(find_scenario(name_or_path))
-        return cls(data, origin)
+        document = read_scenario(name_or_path)
+        return cls(document.data, document.origin)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Scenario:
         """The scenario with the values of a nested mapping. Raises ScenarioError that names the key."""
         if not isinstance(data, Mapping):
             raise ScenarioError(f"a scenario is a mapping, not {type(data).__name__}")
-        return cls(deepcopy(dict(data)))
+        return cls(deepcopy(dict(read_scenario(data).data if "base" in data else data)))
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """A new scenario with other values at dotted paths such as ``parallel.tp``; this one stays as it is."""
-        return Scenario(changed(self.data, changes), self.origin.without(map(parts, changes)))
+        return Scenario(changed(self.data, changes), self.origin.without(map(key_of, changes)))
 
     @cached_property
     def spec(self) -> ScenarioSpec:
         """The checked values, defaults included; what is derived is None."""
         return check_schema(self.data, self.origin)
 
-    @cached_property
+    @property
     def _resolved(self) -> Resolved:
-        return resolve(Context(spec=self.spec, data=self.data, origin=self.origin))
+        """Worked out once, and again where a file that the scenario names has changed since."""
+        before = self.__dict__.get("_kept")
+        if before is None or before[0] != self._canonical:
+            resolved = resolve(Context(spec=self.spec, data=self.data, origin=self.origin))
+            before = self.__dict__["_kept"] = (self._canonical, resolved)
+        kept: Resolved = before[1]
+        return kept
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -103,9 +109,9 @@ class Scenario:
         """A scenario file with the values as they were given."""
         return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
-    @cached_property
+    @property
     def _canonical(self) -> str:
-        return json.dumps(self.spec.model_dump(exclude={"derived"}), sort_keys=True, default=str)
+        return content(self.spec, self.origin)
 
     def __eq__(self, other: object) -> bool:
         return self._canonical == other._canonical if isinstance(other, Scenario) else NotImplemented

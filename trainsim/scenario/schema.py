@@ -39,6 +39,12 @@ def _printable(name: str) -> str:
     return name
 
 
+Named = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[dict[str, Any], Tag("<mapping>")], Discriminator(_name_or_mapping)
+]
+"""A name of the catalogue, the path of a file, or a mapping with a ``base``."""
+
+
 class MoeSpec(Section):
     """Mixture of experts."""
 
@@ -71,6 +77,7 @@ class ModelSpec(Section):
     """A model that is not in the catalogue; what is left out follows the family's rule."""
 
     name: str = "model"
+    base: str | None = None
     family: str = "gpt"
     layers: Size | None = None
     hidden: Size | None = None
@@ -101,7 +108,7 @@ class ClusterSpec(Section):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    topology: str
+    topology: Named
     nodes: Degree | None = None
 
 
@@ -163,7 +170,7 @@ class TrainingSpec(Section):
     precision: Precision = "bf16"
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     accumulation_dtype: Literal["fp32", "fp16", "bf16"] | None = None
-    optimizer: str = "adam"
+    optimizer: Named = "adam"
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
@@ -246,7 +253,7 @@ class ScenarioSpec(Section):
     """A whole scenario file. ``derived`` stands beside a resolved scenario and is ignored when read again."""
 
     name: Annotated[str, AfterValidator(_printable)] | None = None
-    framework: str | None = None
+    framework: Named | None = None
     model: Model
     cluster: ClusterSpec
     parallel: ParallelSpec = ParallelSpec()

@@ -103,7 +103,7 @@ def _offload(spec: ShardingSpec, job: Job) -> Iterator[Fault]:
     if offload.parameters != "none" and not strategies[name].shares_parameters:
         able = [other for other in strategies if "parameters" in strategies[other].offloads]
         yield Fault(f"{OFFLOAD}.parameters", f"{name} keeps parameters on every GPU; {', '.join(able)} share them out")
-    if offload.optimizer != "none" and job.training.optimizer not in HOST_OPTIMIZERS:
+    if offload.optimizer != "none" and job.training.optimizer.name not in HOST_OPTIMIZERS:
         known = " and ".join(HOST_OPTIMIZERS)
         yield Fault("training.optimizer", f"not simulated yet on the host; {known} are, or offload.optimizer: none")
     if offload.optimizer != "none" and facts(job.pipeline.schedule).asynchronous:

@@ -7,9 +7,9 @@ from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.transformer import Transformer
-from trainsim.optimizers import load_optimizer
 from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
+from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.schema import RecomputeSpec
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
@@ -51,7 +51,7 @@ def resolve_training(
         precision=spec.precision,
         gradient_bytes=_gradient_bytes(context, framework),
         accumulation_dtype=_accumulation(context),
-        optimizer=_optimizer(context),
+        optimizer=find_optimizer(context),
         recompute=mode,
         recompute_layers=layers,
         attention=_attention(context, framework),
@@ -113,12 +113,6 @@ def gradient_dtype(nbytes: int, precision: str) -> str:
     ('fp32', 'fp16', 'bf16')
     """
     return "fp32" if nbytes == GRADIENT_BYTES["fp32"] else "fp16" if precision == "fp16" else "bf16"
-
-
-def _optimizer(context: Context) -> str:
-    name = context.spec.training.optimizer
-    with context.at("training.optimizer"):
-        return load_optimizer(name).name
 
 
 def _accumulation(context: Context) -> str | None:

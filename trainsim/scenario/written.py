@@ -6,18 +6,19 @@ from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
+from trainsim.scenario.named import written_names
 from trainsim.scenario.sharding_section import ShardingSpec
 from trainsim.scenario.training import gradient_dtype
 
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
     """Every section with nothing left out; ``derived`` says, by key, what was derived and from what."""
-    spec, parallel = context.spec, job.parallel
+    spec, parallel, names = context.spec, job.parallel, written_names(context.spec, context.origin)
     return {
         "name": job.name,
-        "framework": job.framework.name,
+        "framework": names["framework"],
         "model": job.model.to_dict(),
-        "cluster": {**spec.cluster.model_dump(exclude={"nodes"}), "nodes": job.cluster.nodes},
+        "cluster": {**spec.cluster.model_dump(), **_within("cluster", names), "nodes": job.cluster.nodes},
         "parallel": {
             **{axis: getattr(parallel, axis) for axis in ("tp", "pp", "dp", "cp", "ep")},
             "sequence_parallel": parallel.sequence_parallel,
@@ -25,12 +26,17 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         },
         "pipeline": _pipeline(context, job),
         "sharding": _sharding(spec.sharding, job),
-        "training": _training(context, job),
+        "training": {**_training(context, job), **_within("training", names)},
         "network": {"algorithm": spec.network.algorithm},
         "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
         "simulation": {"detail": job.detail, "fold": job.fold, "steps": job.steps, "seed": job.seed},
         "derived": dict(context.notes),
     }
+
+
+def _within(section: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Those of *names* that stand in *section*, by their own key."""
+    return {key.removeprefix(f"{section}."): value for key, value in names.items() if key.startswith(f"{section}.")}
 
 
 def _sharding(spec: ShardingSpec, job: Job) -> dict[str, Any]:
@@ -62,7 +68,6 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
         "precision": training.precision,
         "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
         **({"accumulation_dtype": training.accumulation_dtype} if training.accumulation_dtype else {}),
-        "optimizer": training.optimizer,
         **({"loss_scaling": spec.loss_scaling} if training.precision == "fp16" else {}),
         "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,
         "attention": training.attention,

@@ -8,10 +8,12 @@ SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD and REDUCE_GRAD besides, which 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainsim.documents.document import text_of
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Work
 from trainsim.schedules.cells import Cell, format_cell, parse_cell
@@ -28,12 +30,22 @@ def read_schedule(path: str | Path) -> Order:
     microbatch and no input gradient (as PyTorch wrote it before 2.6). Empty cells are idle ticks. Raises InvalidPlan
     with the line and the cell.
     """
-    rows = [_read_line(Path(path), number, line) for number, line in enumerate(_lines(Path(path)), 1)]
+    return parse_schedule(schedule_text(path), str(path))
+
+
+def schedule_text(path: str | Path) -> str:
+    """The text of a schedule's file. Raises InvalidPlan for what is no file of text."""
+    return text_of(Path(path), str(path), InvalidPlan).removeprefix("\ufeff")
+
+
+def parse_schedule(text: str, file: str) -> Order:
+    """The order that *text* writes, called *file* in messages; as `read_schedule`."""
+    rows = [_read_line(file, number, line) for number, line in enumerate(_lines(text, file), 1)]
     rows = _whole_or_input(rows)
     try:
         return read_order([list(map(format_cell, row)) for row in rows])
     except InvalidPlan as fault:
-        raise InvalidPlan(f"{path}{_place(rows, str(fault))}: {fault}") from None
+        raise InvalidPlan(f"{file}{_place(rows, str(fault))}: {fault}") from None
 
 
 def write_schedule(order: Order | Iterable[Iterable[str]], path: str | Path, *, torch: bool = True) -> None:
@@ -52,20 +64,19 @@ def write_schedule(order: Order | Iterable[Iterable[str]], path: str | Path, *, 
         csv.writer(file, lineterminator="\n").writerows(checked.texts)
 
 
-def _lines(path: Path) -> list[list[str]]:
+def _lines(text: str, file: str) -> list[list[str]]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise InvalidPlan(f"{path} cannot be read as a schedule: {fault}") from None
-    while lines and not any(text.strip() for text in lines[-1]):
+        lines = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as fault:
+        raise InvalidPlan(f"{file} cannot be read as a schedule: {fault}") from None
+    while lines and not any(cell.strip() for cell in lines[-1]):
         lines.pop()
     if not lines:
-        raise InvalidPlan(f"{path} is empty; a schedule has a line per rank with cells such as 0F0,0F1,0B0,0B1")
+        raise InvalidPlan(f"{file} is empty; a schedule has a line per rank with cells such as 0F0,0F1,0B0,0B1")
     return lines
 
 
-def _read_line(path: Path, number: int, line: list[str]) -> list[Cells]:
+def _read_line(file: str, number: int, line: list[str]) -> list[Cells]:
     cells = []
     for place, text in enumerate(line, 1):
         if not text.strip() or _COMMUNICATION.fullmatch(text.strip()):
@@ -73,7 +84,7 @@ def _read_line(path: Path, number: int, line: list[str]) -> list[Cells]:
         try:
             cells.append(parse_cell(text))
         except InvalidPlan as fault:
-            raise InvalidPlan(f"{path}, line {number}, cell {place}: {fault}") from None
+            raise InvalidPlan(f"{file}, line {number}, cell {place}: {fault}") from None
     return cells
 
 

@@ -9,7 +9,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.blocking import posted, with_messages
 from trainsim.schedules.check import check
-from trainsim.schedules.files import read_schedule
+from trainsim.schedules.files import parse_schedule, schedule_text
 from trainsim.schedules.messages import Item, Links
 from trainsim.schedules.orders import Order
 from trainsim.schedules.slices import SLICES
@@ -23,10 +23,14 @@ def is_file(schedule: str) -> bool:
     return schedule.endswith(SUFFIX)
 
 
-@lru_cache(maxsize=16)
 def order_in(path: str) -> Order:
-    """The order in a file, read once. Raises InvalidPlan with the line and the cell."""
-    return read_schedule(path)
+    """The order in a file as it is now. Raises InvalidPlan with the line and the cell."""
+    return _order(path, schedule_text(path))
+
+
+@lru_cache(maxsize=16)
+def _order(path: str, text: str) -> Order:
+    return parse_schedule(text, path)
 
 
 def facts(schedule: str) -> Traits:

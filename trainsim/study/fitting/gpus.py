@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
-from trainsim.scenario.parts import find_cluster
+from trainsim.scenario.named import find_cluster
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.explain.options import Trial
 from trainsim.study.fitting import ways

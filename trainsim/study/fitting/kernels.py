@@ -22,5 +22,5 @@ def attention(scenario: Scenario, job: Job) -> Iterator[Trial]:
 @ways.register("optimizer")
 def optimizer(scenario: Scenario, job: Job) -> Iterator[Trial]:
     """Adam with moments of one byte."""
-    if job.training.optimizer in ("adam", "adamw"):
+    if job.training.optimizer.name in ("adam", "adamw"):
         yield Trial(kind="optimizer", title="8-bit Adam", changes={"training.optimizer": "adam8bit"})

@@ -1,0 +1,171 @@
+"""
+Catalogues: a folder of data files of one kind, each found by its name, by a path, or written in place with a ``base``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trainsim.documents.document import Document, read_file
+from trainsim.documents.origin import Origin
+from trainsim.errors import InvalidData, TrainsimError, UnknownName, nearest, shorten
+
+PACKAGE = Path(__file__).parents[1]
+Spec = str | Path | Mapping[str, Any]
+"""How a thing is named: by its name in the catalogue, by the path of a file, or by the mapping itself."""
+SUFFIXES = (".yaml", ".yml", ".json")
+COMMON = ("name", "description", "source", "base")
+"""Keys that a file of any kind may have."""
+DEEP = 99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """The data files of one *kind* in the first of the ``folders`` that has some.
+
+    A document may name a ``base``, or several of which the last one has the say, and say only what differs: mappings
+    inside mappings are merged down to ``depth``. ``inner`` are the keys that name things of other catalogues.
+    """
+
+    kind: str
+    plural: str
+    folders: tuple[Path, ...]
+    depth: int = DEEP
+    inner: Mapping[str, Catalogue] = field(default_factory=dict)
+    error: type[TrainsimError] = InvalidData
+    needs: str = ""
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The file of each name, in order."""
+        for folder in self.folders:
+            if files := {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}:
+                return files
+        return {}
+
+    def names(self) -> tuple[str, ...]:
+        """All that ship with the package."""
+        return tuple(self.files)
+
+    def descriptions(self) -> dict[str, str]:
+        """A line about each name."""
+        return {name: str(self.find(name).data.get("description", "")) for name in self.files}
+
+    def find(self, spec: Spec, *, origin: Origin | None = None) -> Document:
+        """The document that *spec* means, on top of what it is based on.
+
+        *origin* is that of a mapping that was written in place, and says where relative paths start. Raises UnknownName
+        for a name that nobody knows and the catalogue's error for what cannot be read, both naming the place.
+        """
+        origin = origin or Origin()
+        own = self._place(spec, origin) if isinstance(spec, Mapping) else self._file(spec, origin.folder)
+        return _merged(tuple(self._lineage(own, ())), self.depth)
+
+    def written(self, spec: Spec, *, origin: Origin | None = None) -> str | dict[str, Any]:
+        """*spec* as it can be read anywhere: a name of the catalogue, else all that the document says."""
+        if isinstance(spec, str) and spec in self.files:
+            return spec
+        document = self.find(spec, origin=origin)
+        data = {"name": document.name, **document.data}
+        for key, catalogue in self.inner.items():
+            if isinstance(data.get(key), str | Mapping):
+                data[key] = catalogue.written(data[key], origin=document.origin.part((key,)))
+        return data
+
+    def path(self, spec: str | Path, folder: Path = Path()) -> Path:
+        """The file that a name or a path means; a path starts at *folder*, else where the program runs."""
+        text, files = str(spec), self.files
+        if isinstance(spec, str) and text in files:
+            return files[text]
+        path = Path(text)
+        for candidate in (folder / path, path):
+            if exists(candidate) and (_is_path(spec) or candidate.is_file()):
+                return candidate
+        if path.stem in files and path.parent in (Path(), Path(self.folders[0].name)):
+            return files[path.stem]
+        if _is_path(spec):
+            near = nearest(path.stem, files)
+            hint = f" Did you mean {near!r}?" if near else ""
+            shown = text if text.isprintable() else shorten(text)
+            raise self.error(f"{shown}: no such file.{hint} Known {self.plural}: {', '.join(files)}.")
+        raise UnknownName(self.kind, text, files)
+
+    def _file(self, spec: str | Path, folder: Path) -> Document:
+        path = self.path(spec, folder)
+        return read_file(path, shown=self._shown(path), error=self.error, needs=self.needs)
+
+    def _place(self, data: Mapping[str, Any], origin: Origin) -> Document:
+        base = data.get("base")
+        usual = f"{base}, changed" if isinstance(base, str) else f"own {self.kind}"
+        name = data.get("name")
+        return Document(name if isinstance(name, str) and name else usual, data, origin, self.error)
+
+    def _lineage(self, document: Document, below: tuple[str, ...]) -> list[Document]:
+        """The documents that make up *document*, the most general one first, each once."""
+        given = document.data.get("base", [])
+        out: list[Document] = []
+        for base in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
+            if not isinstance(base, str):
+                raise document.fail(("base",), f"wants the name of a {self.kind} or a path, not {shorten(given)}")
+            try:
+                parent = self._file(base, document.origin.folder)
+            except UnknownName as error:
+                raise document.fail(("base",), str(error)) from None
+            if parent.origin.file in (document.origin.file, *below) and parent.origin.file:
+                raise document.fail(("base",), f"{base} is based on itself")
+            out += [d for d in self._lineage(parent, (*below, document.origin.file)) if d not in out]
+        return [*out, document]
+
+    def _shown(self, path: Path) -> str:
+        return f"{path.parent.name}/{path.name}" if path in self.files.values() else str(path)
+
+
+def _merged(lineage: tuple[Document, ...], depth: int) -> Document:
+    """The last document on top of those before it."""
+    own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
+    for document in lineage[1:]:
+        data = merged(data, document.data, depth)
+        origin = replace(document.origin, below=origin)
+    return replace(own, data={key: value for key, value in data.items() if key != "base"}, origin=origin)
+
+
+def merged(base: Any, over: Any, depth: int = DEEP) -> Any:
+    """*over* on top of *base*, mappings inside mappings too, down to *depth*.
+
+    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}}), merged({"a": {"b": 1}}, {"a": {"c": 3}}, 0)
+    ({'a': {'b': 1, 'c': 3}}, {'a': {'c': 3}})
+    """
+    if depth < 0 or not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    inner = {key: merged(base[key], value, depth - 1) if key in base else value for key, value in over.items()}
+    return {**base, **inner}
+
+
+def shipped(package: str, name: str) -> Document:
+    """The one file of constants called *name* in a *package* of trainsim."""
+    return read_file(PACKAGE / package / f"{name}.yaml", shown=f"{package}/{name}.yaml")
+
+
+def folder_in(package: str, name: str = "") -> tuple[Path, ...]:
+    """The folder *name* of data files inside a *package* of trainsim."""
+    return (PACKAGE / package / name,)
+
+
+def folder_beside(name: str) -> tuple[Path, ...]:
+    """The folder *name* inside the installed package, else beside it in a checkout."""
+    return (PACKAGE / name, PACKAGE.parent / name)
+
+
+def _is_path(spec: str | Path) -> bool:
+    return isinstance(spec, Path) or "/" in spec or Path(spec).suffix in SUFFIXES
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at *path*; no for a name that no file system takes."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False

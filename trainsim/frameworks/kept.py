@@ -1,0 +1,90 @@
+"""
+What a framework keeps: of every parameter between steps, and of every kind of operation from forward to backward.
+
+The inputs of linear layers, and the queries, keys and values of attention, are kept by all frameworks; the tables of
+`Saved` say what their other kernels keep beside those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLayout:
+    """Weights, gradients and the optimizer's copies. In single precision everything is fp32 and nothing is cast.
+
+    ``weights`` are stored in the ``training`` precision (``master``: with an fp32 copy among the optimizer's states),
+    or in ``fp32`` and cast for each use; ``cast_copy``: the cast ones stay until the step is over (autocast's cache).
+    Gradients are summed in ``accumulation``; ``beside`` them is ``low``: the last ones in the training precision, or
+    ``buckets``: the copies that are sent. ``gradient_cast``: the optimizer's fp32 copy of 16-bit sums is ``resident``,
+    or taken for the ``step``, of at most ``sub_group`` parameters at once (0: of all) where weights are shared.
+    ``sums_apart``: a shared gradient is made beside its sum over microbatches. ``foreach``: the step runs each of its
+    operations over all tensors. ``fresh``: whole gradients are made by the first backward of a step and dropped after
+    its update. ``fp8_copies`` are kept per parameter of a linear layer that computes in fp8 (bytes).
+    """
+
+    weights: Literal["training", "fp32"]
+    master: bool
+    cast_copy: bool
+    accumulation: Literal["training", "fp32"]
+    beside: Literal["none", "buckets", "low"]
+    gradient_cast: Literal["none", "resident", "step"]
+    sub_group: float
+    sums_apart: bool
+    foreach: bool
+    fresh: bool
+    fp8_copies: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """So many tensors in the type of the activations, so many in fp32, and so many fp32 numbers per row.
+
+    >>> Kept(tensors=1, fp32=1, rows=1).nbytes(100.0, element=2, rows=10)
+    640.0
+    """
+
+    tensors: float = 0.0
+    fp32: float = 0.0
+    rows: float = 0.0
+
+    def nbytes(self, elements: float, *, element: int, rows: float = 0.0) -> float:
+        """Bytes for a tensor of *elements* in *rows*, where an activation's element has *element* bytes."""
+        return (self.tensors * element + 4.0 * self.fp32) * elements + 4.0 * self.rows * rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logits:
+    """Bytes per logit: kept until backward, and on top of it for a while in the forward and backward of the loss."""
+
+    kept: float
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """One framework's table. A row is a token for norms, a head of a token for fused attention.
+
+    ``expanded_heads``: unfused attention repeats grouped keys and values for every query head, in memory.
+    """
+
+    layernorm: Kept
+    rmsnorm: Kept
+    rmsnorm1p: Kept
+    gelu: Kept
+    gelu_tanh: Kept
+    relu: Kept
+    gated: Kept
+    softmax: Kept
+    fused_attention: Kept
+    logits: Logits
+    expanded_heads: bool = False
+
+    def of(self, kind: str) -> Kept:
+        """The row of the table for a kind of norm or activation."""
+        row = getattr(self, kind)
+        assert isinstance(row, Kept), kind
+        return row

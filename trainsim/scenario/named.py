@@ -1,0 +1,162 @@
+"""What a scenario names: the framework, the model, the machine, the optimizer, each by name, by path or in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trainsim.documents.catalogue import Catalogue, Spec, exists
+from trainsim.documents.document import canonical
+from trainsim.documents.origin import Origin, key_of
+from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, nearest
+from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
+from trainsim.hardware.cluster import Cluster, build_cluster
+from trainsim.hardware.gpu import GPUS, load_gpu
+from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology
+from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
+from trainsim.scenario.checks import Fault
+from trainsim.scenario.context import Context
+from trainsim.scenario.schema import ScenarioSpec
+from trainsim.schedules.lookup import is_file, order_in
+from trainsim.units import format_bandwidth
+
+MOST_RANKS = 1 << 21
+SAME_RATE = 0.01
+"""Bandwidths that differ by less are written differently and mean the same."""
+NAMED: Mapping[str, Catalogue] = {
+    "framework": FRAMEWORKS,
+    "cluster.topology": TOPOLOGIES,
+    "cluster.gpu": GPUS,
+    "training.optimizer": OPTIMIZERS,
+}
+"""Fields that are a name, a path or a mapping with a ``base``."""
+
+
+def find_framework(context: Context) -> Framework:
+    """The profile of the scenario, as it behaves in its precision."""
+    spec, origin = context.spec.framework or "", context.origin.part(("framework",))
+    with context.at("framework"):
+        return load_framework(spec, context.spec.training.precision, origin=origin)
+
+
+def find_optimizer(context: Context) -> Optimizer:
+    """The optimizer of the scenario."""
+    with context.at("training.optimizer"):
+        return load_optimizer(context.spec.training.optimizer, origin=context.origin.part(("training", "optimizer")))
+
+
+def find_model(context: Context) -> Transformer:
+    """The model of the catalogue, of a YAML file or of the mapping. Raises ScenarioError or NotBuilt."""
+    model, origin = context.spec.model, context.origin.part(("model",))
+    with context.at("model"):
+        if isinstance(model, str):
+            return load_model(model, origin=origin)
+        later = {"moe", "mla", "encoder_layers"}
+        given = model.model_dump(exclude_none=True, exclude_unset=True, exclude=later)
+        return load_model(given, origin=origin) if model.base else transformer(given)
+
+
+def find_cluster(context: Context) -> Cluster:
+    """The topology of the scenario with its number of nodes and overrides. Raises ScenarioError."""
+    spec = context.spec.cluster
+    changes = _changes(context)
+    with context.at("cluster.topology"):
+        document = find_topology(spec.topology, origin=context.origin.part(("cluster", "topology")))
+    try:
+        cluster = build_cluster(document, changes)
+    except TrainsimError as error:
+        raise ScenarioError(context.placed("cluster.topology", str(error), *changes.places.values())) from None
+    if spec.nodes is None:
+        context.derived("cluster.nodes", cluster.nodes, f"as topology {cluster.name} says")
+    if cluster.ranks > MOST_RANKS:
+        fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs are more than {MOST_RANKS}, the most that is simulated")
+        context.require(fault, ScenarioError)
+    if "gpu" in changes.values:
+        _note_nvlink(context, cluster)
+    return cluster
+
+
+def _changes(context: Context) -> Changes:
+    """What the scenario says of the machine beside its topology."""
+    spec = context.spec.cluster
+    values = dict(spec.model_extra or {})
+    for key, value in values.items():
+        if key not in OVERRIDES:
+            near = nearest(key, OVERRIDES)
+            hint = f"did you mean {near!r}?" if near else f"known here: topology, {', '.join(OVERRIDES)}"
+            context.require(Fault(f"cluster.{key}", f"unknown key; {hint}"), ScenarioError)
+        for inner in value if isinstance(value, dict) else ():
+            if not isinstance(inner, str):
+                context.require(Fault("cluster", f"{inner!r} is no key: it must be a word"), ScenarioError)
+    if "gpu" in values:
+        with context.at("cluster.gpu"):
+            values["gpu"] = load_gpu(_spec(values["gpu"]), origin=context.origin.part(("cluster", "gpu")))
+    if spec.nodes is not None:
+        values["nodes"] = spec.nodes
+    return Changes(values=values, places={key: context.shown(f"cluster.{key}") for key in values})
+
+
+def _spec(value: object) -> Spec:
+    if isinstance(value, str | Mapping):
+        return value
+    raise ScenarioError("wants a name, a path or a mapping with a base")
+
+
+def _note_nvlink(context: Context, cluster: Cluster) -> None:
+    """A note where the links of the topology are not those of the GPU that the scenario puts into it."""
+    rate, own = cluster.nvlink_bandwidth, cluster.gpu.nvlink_bandwidth
+    if not rate or abs(own / rate - 1) < SAME_RATE:
+        return
+    links = f"the links are those of {cluster.name}, {format_bandwidth(rate)} per GPU and direction"
+    if own:
+        way = f"nvlink_bandwidth: {format_bandwidth(own).replace(' ', '')} changes them"
+        reason = f"its own NVLink has {format_bandwidth(own)}; {links}; {way}"
+    else:
+        reason = f"it has no NVLink of its own; {links}"
+    context.derived("cluster.gpu", cluster.gpu.name, reason)
+
+
+def written_names(spec: ScenarioSpec, origin: Origin) -> dict[str, Any]:
+    """The value of each field that names something, as it can be read anywhere, by dotted key."""
+    written = {key: partial(catalogue.written, origin=origin.part(key_of(key))) for key, catalogue in NAMED.items()}
+    return {key: write(value) for key, write in written.items() if (value := _given(spec, key)) is not None}
+
+
+def _given(spec: ScenarioSpec, key: str) -> Any:
+    """The value of a field of NAMED, as it was given."""
+    if key == "cluster.gpu":
+        return (spec.cluster.model_extra or {}).get("gpu")
+    section, _, name = key.rpartition(".")
+    return getattr(getattr(spec, section) if section else spec, name)
+
+
+def content(spec: ScenarioSpec, origin: Origin) -> str:
+    """All that a scenario says, with the content of the files that it names in the place of their paths: equal for
+    scenarios that say the same."""
+    values = spec.model_dump(exclude={"derived"})
+    for key, catalogue in {**NAMED, "model": MODELS}.items():
+        section, _, name = key.rpartition(".")
+        place = values[section] if section else values
+        if isinstance(place.get(name), str) or (isinstance(place.get(name), dict) and place[name].get("base")):
+            with suppress(TrainsimError):  # what cannot be read is refused when the scenario is resolved
+                place[name] = catalogue.written(_bare(place[name]), origin=origin.part(key_of(key)))
+    schedule = spec.pipeline.schedule
+    if schedule and is_file(schedule):
+        with suppress(InvalidPlan):
+            values["pipeline"]["schedule"] = order_in(schedule_path(schedule, origin.folder)).texts
+    return canonical(values)
+
+
+def _bare(value: Any) -> Any:
+    """A mapping without what it leaves out."""
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def schedule_path(schedule: str, folder: Path) -> str:
+    """The file of a schedule that a scenario in *folder* names: beside the scenario, else where the program runs."""
+    beside = folder / schedule
+    return str(beside) if exists(beside) else schedule
