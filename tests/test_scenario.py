@@ -160,7 +160,7 @@ def test_one_key_of_a_mapping_of_the_topology_can_be_set() -> None:
     for path, words in (
         ("cluster.hosts.memry", "'memory'"),
         ("cluster.gpus.memory", "hosts"),
-        ("cluster.gpu.memory", "single"),
+        ("cluster.gpu.memory", "say first what cluster.gpu is"),
     ):
         with pytest.raises(ScenarioError, match=words):
             usual.replace({path: "64GB"}).resolve()

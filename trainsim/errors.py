@@ -43,8 +43,8 @@ def shorten(value: object) -> str:
 def suggestions(name: str, known: Iterable[str]) -> list[str]:
     """The known names that were probably meant, the likeliest first, at most three.
 
-    Names with all the words of *name* come first (the last in order of the alphabet before the others: of two sizes
-    the larger), then names that contain it, then the one with the fewest different letters.
+    Names with the same words as *name* come first, then those with all its words and few others (of those that differ
+    in a size the larger), then the one with the fewest different letters, then those that contain it.
 
     >>> suggestions("h100", ["gb200", "h100-pcie-80gb", "h100-sxm5-80gb", "h20-sxm-96gb"])
     ['h100-sxm5-80gb', 'h100-pcie-80gb']
@@ -55,11 +55,13 @@ def suggestions(name: str, known: Iterable[str]) -> list[str]:
     wanted = name.casefold()
     if wanted in spelled:
         return [spelled[wanted]]
-    words = _words(wanted)
-    with_words = [n for n in spelled if words and words <= _words(n)]
-    containing = [n for n in spelled if len(wanted) > 1 and wanted in n]
+    words = {n: _words(n) for n in spelled}
+    meant = _words(wanted)
+    same = [n for n in spelled if meant and meant == words[n]]
+    more = [n for n in sorted(spelled, reverse=True) if meant and meant < words[n]]
     close = get_close_matches(wanted, spelled, n=1)
-    best = sorted(with_words, reverse=True) or close or sorted(containing, reverse=True)
+    containing = [n for n in sorted(spelled, reverse=True) if len(wanted) > 1 and wanted in n]
+    best = same or sorted(more, key=lambda n: len(words[n])) or close or containing
     return [spelled[n] for n in best[:MOST_SUGGESTED]]
 
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from math import inf, isfinite
 from types import MappingProxyType
 
-from trainsim.errors import TrainsimError, shorten
+from trainsim.errors import LONGEST_VALUE, TrainsimError, shorten
 
 Quantity = str | int | float
 
@@ -51,21 +51,27 @@ _FLOPS = MappingProxyType(_table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", 
 
 def _parse(value: Quantity, what: str, units: Mapping[str, float], examples: str) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadQuantity(f"{shorten(value)} is not {what}; write {examples}")
+        raise BadQuantity(f"{_shown(value)} is not {what}; write {examples}")
     if isinstance(value, int | float):
         number, unit = _float(value), ""
     else:
         match = _NUMBER.fullmatch(value)
         if not match:
-            raise BadQuantity(f"{shorten(value)} is not {what}; write {examples}")
+            raise BadQuantity(f"{_shown(value)} is not {what}; write {examples}")
         number, unit = float(match[1].replace("_", "").replace(",", "")), match[2]
     if unit and unit not in units:
         hint = " (b is a bit and B a byte)" if unit.lower() in {"gb", "mb", "kb", "tb", "gb/s", "mb/s"} else ""
-        raise BadQuantity(f"{shorten(value)} is not {what}: unit {shorten(unit)} is unknown{hint}; write {examples}")
+        raise BadQuantity(f"{_shown(value)} is not {what}: unit {_shown(unit)} is unknown{hint}; write {examples}")
     size = number * units[unit] if unit else number
     if not isfinite(size) or size < 0:
-        raise BadQuantity(f"{shorten(value)} is not {what}: it must be finite and not negative")
+        raise BadQuantity(f"{_shown(value)} is not {what}: it must be finite and not negative")
     return size
+
+
+def _shown(value: object) -> str:
+    """*value* for a message: in Python's words, but never longer than a line."""
+    short = value is None or isinstance(value, bool) or (isinstance(value, str) and len(value) < LONGEST_VALUE)
+    return repr(value) if short else shorten(value)
 
 
 def _float(value: float) -> float:

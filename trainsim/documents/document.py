@@ -119,7 +119,11 @@ def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Documen
         raise error(_message(fault, file, text)) from None
     except UNREADABLE as fault:
         known = isinstance(fault, yaml.YAMLError) or "\ud7ff" < max(text, default="") < "\ue000"
-        what = " ".join(str(fault).split()) if known else "a value is not what its tag (!!...) says"
+        what = (
+            " ".join(str(fault).replace('in "<unicode string>", ', "").split())
+            if known
+            else "a value is not what its tag (!!...) says"
+        )
         raise error(f"{file}: not valid YAML: {what}") from None
     if not isinstance(data, dict):  # a mapping with a tag that makes something else of it
         raise error(f"{file}:1: holds a {type(data).__name__}, where a mapping (key: value) is expected")
