@@ -118,13 +118,7 @@ def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Documen
     except yaml.MarkedYAMLError as fault:
         raise error(_message(fault, file, text)) from None
     except UNREADABLE as fault:
-        known = isinstance(fault, yaml.YAMLError) or "\ud7ff" < max(text, default="") < "\ue000"
-        what = (
-            " ".join(str(fault).replace('in "<unicode string>", ', "").split())
-            if known
-            else "a value is not what its tag (!!...) says"
-        )
-        raise error(f"{file}: not valid YAML: {what}") from None
+        raise error(f"{file}: not valid YAML: {_reason(fault, text)}") from None
     if not isinstance(data, dict):  # a mapping with a tag that makes something else of it
         raise error(f"{file}:1: holds a {type(data).__name__}, where a mapping (key: value) is expected")
     return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error)
@@ -156,6 +150,14 @@ def value_of(text: str) -> Any:
         return yaml.load(text, Loader)
     except UNREADABLE:
         return text
+
+
+def _reason(fault: Exception, text: str) -> str:
+    """What PyYAML says of characters that no text has; what Python says of a value with a wrong tag helps nobody."""
+    surrogates = any("\ud800" <= letter <= "\udfff" for letter in text)
+    if isinstance(fault, yaml.YAMLError) or surrogates:
+        return " ".join(str(fault).replace('in "<unicode string>", ', "").split())
+    return "a value is not what its tag (!!...) says"
 
 
 def _message(fault: yaml.MarkedYAMLError, file: str, text: str) -> str:

@@ -276,8 +276,7 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
     """
     given = {k: v for k, v in mapping.items() if v is not None and k not in ("source", "description")}
     if given.get("name") in model_names() and not set(_SIZES) & set(given):
-        known_model = MODELS.find(given["name"]).data
-        given = {k: v for k, v in known_model.items() if k not in ("source", "description")} | given
+        given = {k: v for k, v in MODELS.find(given["name"]).data.items() if k not in ("source", "description")} | given
     if "lora" in given:
         given["lora"] = lora(given["lora"])
     if "layer_kinds" in given:
