@@ -28,7 +28,7 @@ from trainsim.memory import (
     megatron_theoretical,
     zero_table,
 )
-from trainsim.models.transformer import model_names
+from trainsim.models.known import model_names
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(__file__).parent / "data" / "memory"

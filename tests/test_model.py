@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
 from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.known import family_names, model_names
 from trainsim.models.layer_kind import layer_parameters_per_rank
 from trainsim.models.transformer import (
     Transformer,
-    family_names,
     load_model,
-    model_names,
     padded_vocab,
     transformer,
 )

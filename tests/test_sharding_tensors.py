@@ -12,15 +12,14 @@ from trainsim.errors import InvalidPlan
 from trainsim.models import tensors as module_under_test
 from trainsim.models.calls import calls, modules, ready_order
 from trainsim.models.counts import parameters_per_rank
+from trainsim.models.known import family_names, model_names
 from trainsim.models.tensors import embedding_tensors, family_modules, head_tensors, layer_tensors
 from trainsim.models.transformer import (
     BIASES,
     NORMS,
     POSITIONS,
     Transformer,
-    family_names,
     load_model,
-    model_names,
     padded_vocab,
     transformer,
 )

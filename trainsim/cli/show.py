@@ -15,7 +15,7 @@ from trainsim.errors import UnknownName
 show = typer.Typer(help="Print and draw one thing: topology, model, schedule or memory.", no_args_is_help=True)
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to draw it (.svg, .png, .pdf).")]
 KINDS = {  # where the names of each kind are
-    "models": ("trainsim.models.transformer", "model_names"),
+    "models": ("trainsim.models.known", "model_names"),
     "gpus": ("trainsim.hardware.gpu", "gpu_names"),
     "topologies": ("trainsim.hardware.topology", "topology_names"),
     "schedules": ("trainsim.schedules", "schedules"),

@@ -12,8 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from trainsim.errors import InvalidPlan
+from trainsim.models.known import family_data
 from trainsim.models.layer_kind import LayerKind
-from trainsim.models.transformer import Transformer, family_data
+from trainsim.models.transformer import Transformer
 from trainsim.models.transformer import padded_vocab as padded
 
 

@@ -12,11 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.catalogue import Spec
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
 from trainsim.models.adapters import Lora, lora
+from trainsim.models.known import MODELS, family_data, model_names
 from trainsim.models.layer_kind import (
     ACTIVATIONS,
     DEFAULT,
@@ -220,29 +221,6 @@ def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:
     """
     multiple = divisor * tp
     return -(-vocab // multiple) * multiple
-
-
-MODELS = Catalogue(kind="model", plural="models", folders=folder_in("models", "catalog"), depth=0, error=ScenarioError)
-FAMILIES = Catalogue(kind="model family", plural="model families", folders=folder_in("models", "families"))
-
-
-def model_names() -> tuple[str, ...]:
-    """All models of the catalogue."""
-    return MODELS.names()
-
-
-def family_names() -> tuple[str, ...]:
-    """All families, whose defaults fill in what a mapping leaves out."""
-    return FAMILIES.names()
-
-
-def family_data(family: str) -> dict[str, Any]:
-    """What a family's file says. Raises UnknownName.
-
-    >>> family_data("llama")["norm"]
-    'rmsnorm'
-    """
-    return {key: value for key, value in FAMILIES.find(family).data.items() if key not in COMMON}
 
 
 def load_model(model: Spec, *, origin: Origin | None = None) -> Transformer:
