@@ -16,6 +16,7 @@ from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
 from trainsim.hardware.cluster import Cluster, build_cluster
 from trainsim.hardware.gpu import GPUS, load_gpu
 from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology
+from trainsim.models.known import MODELS
 from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
 from trainsim.scenario.checks import Fault
