@@ -69,14 +69,14 @@ def run(
     result = base.run()
     if as_json:
         print_json(result.to_dict())
-        print("\n".join(str(file) for file in save(result, folder, beside=True)), file=sys.stderr)
+        print("\n".join(str(file) for file in save(result, folder)), file=sys.stderr)
     else:
         from trainsim.report.text import summary, written
 
         render(summary(result))
         if not result.memory.fits:
             print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
-        render(written(save(result, folder, beside=True)))
+        render(written(save(result, folder)))
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 

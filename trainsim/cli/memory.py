@@ -63,8 +63,6 @@ def _checked(file: Path) -> Path:
 
 
 def _draw(result: Result, file: Path) -> None:
-    from trainsim.figures import quick_import
     from trainsim.report.files import save_pictures
 
-    with quick_import():
-        save_pictures(result.memory_chart(), [file])
+    save_pictures(result.memory_chart(), [file])

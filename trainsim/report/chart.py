@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainsim.report.scene import actors, named
+from trainsim.report.actors import actors, named
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -24,7 +24,7 @@ def chart(result: Result, ranks: Sequence[int] | None = None, *, column: float |
         for piece in stage.update:
             left, right = round(piece.start / column), round(piece.end / column)
             line[left:right] = "=" * (right - left)
-        for name, start, end in named(stage.slots):
+        for name, start, end in named(stage.passes):
             left, right = round(start / column), round(end / column)
             line[left:right] = name.ljust(right - left, "-")[: right - left]
         lines.append(f"{stage.rank:3d} {''.join(line)}")

@@ -12,24 +12,58 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trainsim.contracts.trace import Floats, Ints, Label, RowTimes, Run, Trace
+from trainsim.report.windows import few_of
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
 
+MOST_EVENTS = 350_000
+"""Events of a trace that nobody asked for by ranks: about 45 MB before compression."""
 STREAMS = ("compute", "tp", "cp", "ep", "pp", "dp", "offload")
 """Threads in this order; other streams follow."""
 Threads = dict[tuple[str, str], int]
 """(chain, stream) -> thread."""
 
 
-def write_chrome(result: Result, ranks: Sequence[int], path: Path) -> Path:
-    """Write every span of *ranks* to *path*; gzipped if the name ends in ``.gz``, quickly and beside the formatting."""
-    parts = _batches(_document(result, ranks))
+class Excerpt(NamedTuple):
+    """What of a step is written: ranks, and a window (seconds) that rows of the trace begin in; *words* say so if that
+    is not all of a pipeline."""
+
+    ranks: tuple[int, ...]
+    window: tuple[float, float]
+    words: str = ""
+
+
+def excerpt(result: Result, events: int = MOST_EVENTS) -> Excerpt:
+    """A pipeline, or where it has more than so many *events* a few of its stages and as much of their time as fits."""
+    size = {rank: _spans(result.trace, rank) for rank in result.pipeline}
+    if sum(size.values()) <= events:
+        return Excerpt(result.pipeline, (0.0, np.inf))
+    ranks = few_of(result)
+    part = min(1.0, events / sum(size[rank] for rank in ranks))
+    end = result.duration * part if part < 1 else np.inf
+    words = f"ranks {', '.join(map(str, ranks))}" + (f" and the first {format_time(end)}" if part < 1 else "")
+    return Excerpt(ranks, (0.0, end), words)
+
+
+def _spans(trace: Trace, rank: int) -> int:
+    """How many spans all chains of a rank have."""
+    size = np.array([len(run.labels) for run in trace.runs])
+    numbers = [trace.number[int(trace.rank_class[rank]), chain] for chain in trace.chain_names(rank)]
+    return sum(int(size[trace.row_times(number).run].sum()) for number in numbers)
+
+
+def write_chrome(result: Result, ranks: Sequence[int] | None, path: Path) -> Path:
+    """Write every span of *ranks*, or an excerpt that is not too large, to *path*; gzipped if the name ends in ``.gz``,
+    quickly and beside the formatting."""
+    part = excerpt(result) if ranks is None else Excerpt(tuple(ranks), (0.0, np.inf))
+    parts = _batches(_document(result, part))
     if path.suffix != ".gz":
         path.write_bytes(b"".join(parts))
         return path
@@ -59,9 +93,10 @@ def _batches(parts: Iterable[str], characters: int = 1 << 20) -> Iterator[bytes]
     yield "".join(held).encode()
 
 
-def _document(result: Result, ranks: Sequence[int]) -> Iterator[str]:
-    trace, lanes = result.trace, result.lanes
+def _document(result: Result, part: Excerpt) -> Iterator[str]:
+    trace, lanes, ranks = result.trace, result.lanes, part.ranks
     about = {"name": result.name, "step_time_s": result.step_time, "mfu": result.mfu, "bubble": result.bubble.fraction}
+    about |= {"excerpt": part.words} if part.words else {}
     yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
     threads = {rank: _threads(trace, rank) for rank in ranks}
     heads = []
@@ -71,8 +106,8 @@ def _document(result: Result, ranks: Sequence[int]) -> Iterator[str]:
     yield ",\n".join(json.dumps(head, ensure_ascii=False) for head in heads)
     for rank in ranks:
         for chain in trace.chain_names(rank):
-            yield from _chain(trace, rank, chain, threads[rank])
-    yield from _arrows(result, {int(trace.rank_class[rank]): rank for rank in ranks}, threads)
+            yield from _chain(trace, rank, chain, threads[rank], part.window)
+    yield from _arrows(result, {int(trace.rank_class[rank]): rank for rank in ranks}, threads, part.window)
     yield "\n]}\n"
 
 
@@ -107,20 +142,23 @@ def _described(chain: str) -> str:
     return "compute waits" if chain == "compute" else chain.removeprefix("send:")
 
 
-def _chain(trace: Trace, rank: int, chain: str, threads: Threads) -> Iterator[str]:
-    """All spans of a chain, run by run: the text of a run is made once and filled in by numbers, a row at a time."""
+def _chain(trace: Trace, rank: int, chain: str, threads: Threads, window: tuple[float, float]) -> Iterator[str]:
+    """The spans of a chain, run by run: the text of a run is made once and filled in by numbers, a row at a time."""
     number = trace.number[int(trace.rank_class[rank]), chain]
     rows, marks = trace.row_times(number), trace.rows[number].marks
     marked = np.zeros(len(rows.run), bool)
     marked[list(marks)] = True
     late = rows.start > rows.posted
+    shown = (rows.start >= window[0]) & (rows.start < window[1])
     kind = rows.run * 2 + late
-    for one in np.unique(kind[~marked]).tolist():
+    for one in np.unique(kind[~marked & shown]).tolist():
         run = trace.runs[one // 2]
         text = _text(run.labels, rank, threads, chain, lengths=_lengths(run), waited=bool(one % 2))
-        yield from _fill(text, _numbers(run, rows, np.flatnonzero((kind == one) & ~marked), waited=bool(one % 2)))
-    for number in np.unique(rows.run[marked]).tolist():
-        which = np.flatnonzero(marked & (rows.run == number))
+        yield from _fill(
+            text, _numbers(run, rows, np.flatnonzero((kind == one) & ~marked & shown), waited=bool(one % 2))
+        )
+    for number in np.unique(rows.run[marked & shown]).tolist():
+        which = np.flatnonzero(marked & shown & (rows.run == number))
         text = _text(trace.runs[number].labels, rank, threads, chain)
         yield from _fill(text, _marked(rows, which, np.array([marks[row] for row in which.tolist()])))
 
@@ -179,12 +217,14 @@ def _quoted(word: str) -> str:
     return json.dumps(word, ensure_ascii=False).replace("%", "%%")
 
 
-def _arrows(result: Result, shown: dict[int, int], threads: dict[int, Threads]) -> Iterator[str]:
+def _arrows(
+    result: Result, shown: dict[int, int], threads: dict[int, Threads], window: tuple[float, float]
+) -> Iterator[str]:
     """Flow events from a message to the pass that it let start, for ranks that are both shown."""
     lanes, number = result.lanes, 0
     for c, rank in shown.items():
         lane = lanes.compute[c]
-        rows = np.flatnonzero(lane.cause >= 0)
+        rows = np.flatnonzero((lane.cause >= 0) & (lane.start >= window[0]) & (lane.start < window[1]))
         chain = lanes.chain_of[lane.cause[rows]]
         for k in np.unique(chain).tolist():
             source = lanes.all[k]

@@ -3,89 +3,75 @@
 from __future__ import annotations
 
 import json
-import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from functools import partial
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainsim.figures import quick_import
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL.Image import Image
 
     from trainsim.result.result import Result
 
-PICTURES: Mapping[str, Mapping[str, Any]] = {
-    "png": {"dpi": 110, "pil_kwargs": {"compress_level": 1}},
-    "svg": {"metadata": {"Date": None}},
-}
-"""How each format is written: quickly, and the same bytes every time."""
+PICTURES = ("png", "svg")
+"""The formats in which pictures are written."""
+LARGE_SVG = 1_500_000
+"""Characters of an SVG from which on its numbers lose what is behind their second decimal (0.01 points)."""
 
 
-def save(result: Result, directory: Path, *, beside: bool = False) -> tuple[Path, ...]:
+def save(result: Result, directory: Path, *, whole_trace: bool = False) -> tuple[Path, ...]:
     """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html; the paths, in that order.
 
-    *beside* is for a process that ends after it: the trace and the SVG are written in processes of their own while
-    this one draws (where processes can be forked), and matplotlib is imported without its documentation.
+    The trace is an excerpt where it would be large, unless *whole_trace*.
     """
     directory.mkdir(parents=True, exist_ok=True)
     data, trace, page = (directory / name for name in ("result.json", "trace.json.gz", "report.html"))
     pictures = [directory / f"gantt.{kind}" for kind in PICTURES]
     data.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    with _beside(partial(result.to_chrome, trace), fork=beside):
-        _draw(result, pictures, beside=beside)
-        _write_page(result, page, pictures[0])
+    result.to_chrome(trace, ranks=result.pipeline if whole_trace else None)
+    save_pictures(result.gantt(), pictures)
+    _write_page(result, page, pictures[0])
     return (data, *pictures, trace, page)
 
 
-def _draw(result: Result, pictures: Sequence[Path], *, beside: bool) -> None:
-    first, *others = pictures
-    with quick_import() if beside else nullcontext():
-        figure = result.gantt()
-    with _beside(partial(save_pictures, figure, others), fork=beside):
-        save_pictures(figure, [first])
-
-
 def save_pictures(figure: Figure, paths: Iterable[Path]) -> None:
-    """Write *figure* to each of *paths*, whose endings are keys of PICTURES."""
+    """Write *figure* to each of *paths*, whose endings are of PICTURES: quickly, and the same bytes every time."""
+    with ThreadPoolExecutor(1) as beside:  # PNG is compressed while the SVG is written
+        jobs = []
+        for path in paths:
+            if path.suffix == ".png":
+                jobs.append(beside.submit(_pixels(figure).save, path, format="png", compress_level=1))
+            else:
+                path.write_text(_svg(figure), encoding="utf-8")
+        for job in jobs:
+            job.result()
+
+
+def _pixels(figure: Figure) -> Image:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3])
+
+
+def _svg(figure: Figure) -> str:
     from matplotlib import rc_context
 
+    file = StringIO()
     with rc_context({"svg.hashsalt": "trainsim", "svg.fonttype": "none"}):
-        for path in paths:
-            kind = path.suffix.removeprefix(".")
-            figure.savefig(path, format=kind, **PICTURES[kind])
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    return text if len(text) < LARGE_SVG else re.sub(r"(\.\d\d)\d+", r"\1", text)
 
 
 def _write_page(result: Result, path: Path, picture: Path) -> None:
     from trainsim.report.html import page
 
     path.write_text(page(result, picture=picture.read_bytes()), encoding="utf-8")
-
-
-@contextmanager
-def _beside(job: Callable[[], object], *, fork: bool) -> Iterator[None]:
-    """Do *job* in a fork of this process while the body runs; here, if that is not possible or did not work."""
-    child = _forked(job) if fork and hasattr(os, "fork") else None
-    try:
-        yield
-    finally:
-        done = child is not None and os.waitpid(child, 0)[1] == 0
-    if not done:
-        job()
-
-
-def _forked(job: Callable[[], object]) -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of numpy: the child does not use them
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            job()
-            status = 0
-        finally:
-            os._exit(status)
-    return child

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trainsim.errors import InvalidPlan
+from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
+from trainsim.report.actors import Actor, actors
+from trainsim.report.canvas import Scene
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, how_to_read, legend, panel, time_axis
-from trainsim.report.scene import Scene, Stage, actors, scene
+from trainsim.report.scene import scene
 from trainsim.report.strip import strip
-from trainsim.report.windows import Window, detailed, windows
+from trainsim.report.windows import Window, checked, chosen, detailed, windows
 from trainsim.units import format_time
 
 if TYPE_CHECKING:
@@ -40,88 +42,90 @@ ALONE = 1.0
 """Inches per lane height where there is one rank to show."""
 
 
-def gantt(result: Result, ranks: Sequence[int], *, steps: int, window: tuple[float, float] | None = None) -> Figure:
-    """The first *steps*, or *window* (seconds), of some ranks as a matplotlib figure; nothing is written to disk.
+def gantt(
+    result: Result, ranks: Sequence[int] | None, *, steps: int, window: tuple[float, float] | None = None
+) -> Figure:
+    """The first *steps*, or *window* (seconds), of some ranks as a matplotlib figure; nothing is written to disk. None:
+    one pipeline, of which a few stages if it has many.
 
     Raises InvalidPlan for a window that is empty or outside the step.
     """
-    stages = actors(result, ranks)
+    stages = actors(result, chosen(result) if ranks is None else ranks)
+    everyone = actors(result, result.pipeline) if ranks is None else stages
     parts = _windows(result, stages, window, steps)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
-    layout = _layout(scenes, len(stages))
-    figure = new_figure(figsize=(WIDTH, layout.height), dpi=110, facecolor="white")
+    layout = _layout(scenes, everyone, some=len(stages) < len(everyone))
+    figure = new_figure(figsize=(WIDTH, layout.height), dpi=DPI, facecolor="white")
     top = layout.height - HEAD
     if layout.strip:
-        axes = add_axes(figure, top - layout.strip, layout.strip, layout.height)
-        _overview(axes, result, stages, parts)
+        _overview(add_axes(figure, top - layout.strip, layout.strip, layout.height), result, everyone, parts, stages)
         top -= layout.strip + BETWEEN
     path = False
-    for one, part, height in zip(scenes, parts, layout.panels, strict=True):
+    for drawn, part, height in zip(scenes, parts, layout.panels, strict=True):
         axes = add_axes(figure, top - height, height, layout.height)
-        path |= panel(axes, result, one, part, layout.scale)
+        path |= panel(axes, drawn, part, layout.scale, path=result.critical_path)
         top -= height + BETWEEN
-    _title(figure, result, layout)
-    kinds = {kind for one in scenes for kind in one.boxes}
-    note = "" if all(one.detailed for one in scenes) else how_to_read(kinds, len(result.bubble.per_stage))
-    legend(figure, kinds, layout.height, note=note, path=path)
+    words = _title(figure, result, layout)
+    looks = {look for drawn in scenes for look in drawn.looks}
+    reading = "" if all(drawn.detailed for drawn in scenes) else how_to_read(looks, len(result.bubble.per_stage))
+    legend(figure, looks, layout.height, note="; ".join(filter(None, (reading, words))), path=path)
     return figure
 
 
 def _windows(
-    result: Result, stages: Sequence[Stage], window: tuple[float, float] | None, steps: int
+    result: Result, stages: Sequence[Actor], window: tuple[float, float] | None, steps: int
 ) -> tuple[Window, ...]:
     if window is None:
         bubble, ends = result.bubble, result.step_ends[:steps]
         until = result.duration if steps == result.steps else ends[-1]
         return windows(stages, until, bubble.warmup_s, bubble.cooldown_s, ends=ends)
-    start, end = max(0.0, float(window[0])), min(result.duration, float(window[1]))
-    if not start < end:
-        raise InvalidPlan(f"window {tuple(window)} shows nothing: the step is from 0 to {result.duration:.6g} s")
+    start, end = checked(window, result.duration)
     return (Window(f"{format_time(start)} to {format_time(end)}", start, end),)
 
 
-def _layout(scenes: Sequence[Scene], stages: int) -> Layout:
-    tallest = max(one.height for one in scenes)
-    most = ALONE if stages == 1 else 0.62
+def _layout(scenes: Sequence[Scene], everyone: Sequence[Actor], *, some: bool) -> Layout:
+    """*some*: not everyone is in the panels, so that the strip is needed, and may be taller."""
+    tallest = max(drawn.height for drawn in scenes)
+    most = ALONE if len(everyone) == 1 else 0.62
     scale = float(np.clip(6.0 / tallest, 0.13, most)) if len(scenes) == 1 else float(np.clip(4.4 / tallest, 0.14, 0.5))
-    strip = 0.0 if len(scenes) == 1 else float(np.clip(stages * 0.07, 0.3, 1.2))
-    return Layout(scale, tuple(max(0.5, one.height * scale) for one in scenes), strip)
+    strip = float(np.clip(len(everyone) * 0.07, 0.3, 2.4 if some else 1.2)) if some or len(scenes) > 1 else 0.0
+    return Layout(scale, tuple(max(0.5, drawn.height * scale) for drawn in scenes), strip)
 
 
-def _overview(axes: Axes, result: Result, stages: Sequence[Stage], parts: Sequence[Window]) -> None:
-    """The whole step as a strip of pixels, with frames around the windows below."""
+def _overview(
+    axes: Axes, result: Result, everyone: Sequence[Actor], parts: Sequence[Window], drawn: Sequence[Actor]
+) -> None:
+    """The whole step of all stages as a strip of pixels, with frames around the windows below."""
     from matplotlib.patches import Rectangle
 
-    step = result.duration
-    image = strip(stages, step)
-    axes.imshow(image, extent=(0.0, step, len(stages), 0.0), aspect="auto", interpolation="antialiased", zorder=2)
+    draw_strip(axes, everyone, result.duration)
     for part in parts:
         axes.add_patch(
             Rectangle(
-                (part.start, 0),
-                part.end - part.start,
-                len(stages),
-                fill=False,
-                edgecolor="#111111",
-                linewidth=1.2,
-                zorder=5,
-                clip_on=False,
+                (part.start, 0), part.end - part.start, len(everyone), fill=False, edgecolor="#111111", linewidth=1.2,
+                zorder=5, clip_on=False,
             )
-        )
-    axes.set_yticks([0.5, len(stages) - 0.5], [f"stage {stages[0].number}", f"stage {stages[-1].number}"])
+        )  # fmt: skip
+    words = f"all {result.steps} steps" if result.steps > 1 else "the whole step"
+    if len(drawn) < len(everyone):
+        names = ", ".join(str(actor.stage) for actor in drawn)
+        words += f" of all {len(everyone)} stages; below are {names}: the ends, the middle and the busiest of the rest"
+    words += "; frames are the panels below"
+    axes.set_title(words, loc="left", fontsize=9, color="#444444", pad=3)
+
+
+def draw_strip(axes: Axes, stages: Sequence[Actor], duration: float) -> None:
+    """A row of pixels per stage."""
+    image, extent = strip(stages, duration), (0.0, duration, float(len(stages)), 0.0)
+    axes.imshow(image, extent=extent, aspect="auto", interpolation="antialiased", zorder=2)
+    axes.set_yticks([0.5, len(stages) - 0.5], [f"stage {stages[0].stage}", f"stage {stages[-1].stage}"])
     axes.tick_params(axis="y", length=0)
-    axes.set_title(
-        f"{f'all {result.steps} steps' if result.steps > 1 else 'the whole step'}; frames are the panels below",
-        loc="left",
-        fontsize=9,
-        color="#444444",
-        pad=3,
-    )
-    time_axis(axes, Window("", 0.0, step))
+    time_axis(axes, Window("", 0.0, duration))
     axes.grid(visible=False)
 
 
-def _title(figure: Figure, result: Result, layout: Layout) -> None:
+def _title(figure: Figure, result: Result, layout: Layout) -> str:
+    """Write the head; what has to be said of the letters."""
     bubble = result.bubble
     period = f", period {format_time(result.period)}" if result.period is not None else ""
     step, mfu = f"step {format_time(result.step_time)}{period}", f"MFU {result.mfu:.1%}"
@@ -130,7 +134,10 @@ def _title(figure: Figure, result: Result, layout: Layout) -> None:
     pipeline = len(bubble.per_stage) > 1
     text = "    ".join([step, f"bubble {bubble.fraction:.1%}", mfu, phases] if pipeline else [step, mfu])
     y = 1 - 0.2 / layout.height
+    name = legible(result.name)
     figure.text(
-        LEFT / WIDTH, y, result.name, fontsize=13, fontweight="bold", color="#111111", va="center", parse_math=False
-    )
+        LEFT / WIDTH, y, name.text, fontsize=13, fontweight="bold", color="#111111", va="center", parse_math=False,
+        family=name.family,
+    )  # fmt: skip
     figure.text(1 - RIGHT / WIDTH, y, text, fontsize=10, color="#222222", ha="right", va="center")
+    return name.note

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trainsim.analysis.memory import StageMemory
-from trainsim.errors import InvalidPlan
+from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
+from trainsim.report.actors import Actor, actors
 from trainsim.report.levels import STACK, Edge, Stairs, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of, verdicts
-from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, time_axis
-from trainsim.report.scene import Stage, actors
+from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, legend_row, time_axis
 from trainsim.report.strip import painted, strip
 from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY
-from trainsim.report.windows import Window
+from trainsim.report.windows import Window, checked
 from trainsim.units import format_bytes, format_number_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
     height = float(np.clip(TALLEST / len(stages) - TITLE - PASSES - GAP, LOW, TALL))
     scale = Scale(part, top_of(use), use.capacity, height, COLUMNS if len(stages) <= FEW else COLUMNS // 2)
     total = HEAD + len(stages) * (TITLE + height + GAP + PASSES) + FOOT
-    figure = new_figure(figsize=(WIDTH, total), dpi=110, facecolor="white")
+    figure = new_figure(figsize=(WIDTH, total), dpi=DPI, facecolor="white")
     bottom, kinds = total - HEAD, set[str]()
     for stage, who in zip(stages, actors(result, [one.rank for one in stages]), strict=True):
         bottom -= TITLE + height
@@ -81,10 +81,7 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
 def _window(result: Result, window: tuple[float, float] | None) -> Window:
     if window is None:
         return Window("", 0.0, result.duration or 1.0)
-    start, end = max(0.0, float(window[0])), min(result.duration, float(window[1]))
-    if not start < end:
-        raise InvalidPlan(f"window {tuple(window)} shows nothing: the step is from 0 to {result.duration:.6g} s")
-    return Window("", start, end)
+    return Window("", *checked(window, result.duration))
 
 
 def _panel(axes: Axes, result: Result, stage: StageMemory, scale: Scale) -> None:
@@ -149,7 +146,7 @@ def _sides(axes: Axes, scale: Scale) -> None:
     axes.tick_params(axis="x", bottom=False, labelbottom=False)
 
 
-def _passes(axes: Axes, stage: Stage, part: Window, *, last: bool) -> None:
+def _passes(axes: Axes, stage: Actor, part: Window, *, last: bool) -> None:
     """Forward, backward and optimizer, as in the Gantt chart."""
     image, extent = strip([stage], part.end, start=part.start), (part.start, part.end, 1.0, 0.0)
     axes.imshow(image, extent=extent, aspect="auto", interpolation="antialiased", zorder=2)
@@ -168,9 +165,10 @@ def _title(figure: Figure, result: Result, total: float, *, hidden: int) -> None
     left = f"   (without {format_number_of(hidden, 'stage')} in the middle)" if hidden else ""
     text = min(verdicts(use), key=lambda words: words.startswith("fits"))
     y = 1 - 0.2 / total
+    name = legible(result.name)
     figure.text(
-        LEFT / WIDTH, y, result.name + left, fontsize=13, fontweight="bold", color="#111111", va="center",
-        parse_math=False,
+        LEFT / WIDTH, y, name.text + left + (f"   ({name.note})" if name.note else ""), fontsize=13, fontweight="bold",
+        color="#111111", va="center", parse_math=False, family=name.family,
     )  # fmt: skip
     figure.text(
         1 - RIGHT / WIDTH, y, text, fontsize=10, color="#222222" if use.fits else CRITICAL, ha="right", va="center"
@@ -193,9 +191,4 @@ def _legend(figure: Figure, stages: Sequence[StageMemory], kinds: set[str], scal
     ]
     for words, handles, y in (("memory", first, 0.24), ("passes", second, 0.03)):
         figure.text(0.12 / WIDTH, (y + 0.1) / total, words, fontsize=8.5, color="#777777", va="center")
-        figure.add_artist(
-            figure.legend(
-                handles=handles, loc="lower left", bbox_to_anchor=(LEFT / WIDTH - 0.005, y / total), ncol=len(handles),
-                frameon=False, fontsize=8.5, handlelength=1.6, handleheight=1.0, columnspacing=1.3, borderaxespad=0.0,
-            )
-        )  # fmt: skip
+        legend_row(figure, handles, y / total)

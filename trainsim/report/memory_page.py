@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainsim.analysis.memory import StageMemory
+from trainsim.report.actors import Actor, actors
+from trainsim.report.compute_lane import MAIN
 from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of
-from trainsim.report.scene import MAIN, Stage, actors
 from trainsim.report.style import LOOKS, MEMORY
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def memory_charts(result: Result) -> str:
     return "".join(charts) + _legend(seen)
 
 
-def _chart(result: Result, stage: StageMemory, who: Stage, top: float) -> str:
+def _chart(result: Result, stage: StageMemory, who: Actor, top: float) -> str:
     end, capacity = result.duration or 1.0, result.memory.capacity
     found = stairs(stage, (0.0, end), COLUMNS)
     areas = "".join(_area(edge, end, top) for edge in edges(found))
@@ -78,7 +79,7 @@ def _area(edge: Edge, end: float, top: float) -> str:
     return f"<path fill='{MEMORY[edge.category]}' d='M0 {HIGH}{''.join(path)}H{WIDE}V{HIGH}'/>"
 
 
-def _strip(who: Stage, end: float) -> str:
+def _strip(who: Actor, end: float) -> str:
     """The passes of a rank as bars under its chart."""
     boxes: dict[str, list[str]] = {}
     for kind, first, after in _runs(who, end):
@@ -86,11 +87,11 @@ def _strip(who: Stage, end: float) -> str:
     return "".join(f"<path fill='{LOOKS[kind].fill}' d='{''.join(some)}'/>" for kind, some in boxes.items())
 
 
-def _runs(who: Stage, end: float) -> Iterator[tuple[str, int, int]]:
+def _runs(who: Actor, end: float) -> Iterator[tuple[str, int, int]]:
     """(Kind, left, right) of what a rank does, in units of a chart."""
-    works = [MAIN[work] for work in who.slots.work] + [piece.kind for piece in who.update]
-    starts = np.concatenate([who.slots.start, [piece.start for piece in who.update]])
-    ends = np.concatenate([who.slots.end, [piece.end for piece in who.update]])
+    works = [MAIN[work] for work in who.passes.work] + [piece.kind for piece in who.update]
+    starts = np.concatenate([who.passes.start, [piece.start for piece in who.update]])
+    ends = np.concatenate([who.passes.end, [piece.end for piece in who.update]])
     order = np.argsort(starts, kind="stable")
     at = (np.arange(WIDE // 2) + 0.5) / (WIDE // 2) * end
     found = np.searchsorted(starts[order], at, side="right") - 1

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainsim.report import glyphs
-from trainsim.report.scene import GAP, PIXELS, Boxes, Note, Scene
+from trainsim.report import lettering
+from trainsim.report.canvas import GAP, Boxes, Scene
+from trainsim.report.notes import write_notes
 from trainsim.report.style import CRITICAL, LOOKS
 from trainsim.report.windows import Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    from trainsim.result.result import Result
+    from trainsim.analysis.critical import CriticalPath
 
 WIDTH = 15.0
 LEFT, RIGHT = 1.05, 0.2
@@ -43,13 +46,14 @@ ORDER = (
     "chunk",
 )
 """Drawn, and listed in the legend, in this order."""
-BANDS, WAITS = "height of a hatched band: its share of the time", "; < 2: waits for stage 2"
+BANDS, WAITS = "height of a band: its share of the time", "; < 2: waits for stage 2"
 """How to read what is not zoomed in; the second part where there are other stages."""
 NUMBERS, CHUNKS = "numbers: microbatch; ", "numbers: microbatch, 3.1 is number 3 on chunk 1; "
 """What is said before it, in the second form where passes go over more than one chunk."""
-SMALLEST = 4.3
-"""Points of a microbatch number that would not fit otherwise."""
-PASSES = ("forward", "backward", "input", "weight")
+WIDE = 4.0
+"""Pixels from which on a box has an edge and a hatch."""
+LEGEND_ROW = 0.2
+"""Inches of a row of the legend."""
 
 
 def add_axes(figure: Figure, bottom: float, height: float, total: float) -> Axes:
@@ -67,43 +71,64 @@ def how_to_read(kinds: Container[str], stages: int) -> str:
     return (CHUNKS if "chunk" in kinds else NUMBERS) + BANDS + (WAITS if stages > 1 else "")
 
 
-def panel(axes: Axes, result: Result, one: Scene, part: Window, scale: float) -> bool:
-    """Everything in one window; *scale* is inches per lane height. Whether the critical path is in it."""
-    for z, kind in enumerate(ORDER):
-        if kind in one.boxes:
-            _fill(axes, one.boxes[kind], kind, 2 + z * 0.01, (part.end - part.start) / PIXELS)
+def panel(axes: Axes, drawn: Scene, part: Window, scale: float, *, path: CriticalPath | None = None) -> bool:
+    """Everything in one window; *scale* is inches per lane height. Whether the critical *path* is in it."""
+    for z, look in enumerate(ORDER):
+        if look in drawn.compute:
+            _fill(axes, drawn.compute[look], look, 2 + z * 0.01, drawn.pixel)
+        if look in drawn.beside:
+            _fill(axes, _visible(drawn.beside[look], drawn.pixel), look, 2 + z * 0.01, drawn.pixel)
     axes.set_xlim(part.start, part.end)
-    axes.set_ylim(-one.height, GAP if one.detailed else 0.02)
-    _lanes(axes, one, scale)
-    _notes(axes, one, (WIDTH - LEFT - RIGHT) * 72 / (part.end - part.start), scale)
-    seen = _critical(axes, result, one)
+    axes.set_ylim(-drawn.height, GAP if drawn.detailed else 0.02)
+    _lanes(axes, drawn, scale)
+    write_notes(axes, drawn.notes, (WIDTH - LEFT - RIGHT) * 72 / (part.end - part.start), scale)
+    seen = path is not None and _critical(axes, path, drawn)
     time_axis(axes, part)
     axes.set_title(part.title, loc="left", parse_math=False, fontsize=10, fontweight="bold", color="#222222", pad=4)
     return seen
 
 
-def _fill(axes: Axes, boxes: Boxes, kind: str, z: float, pixel: float) -> None:
-    """All boxes of a kind as one path: drawn at once, and small in an SVG."""
+def _visible(boxes: Boxes, pixel: float) -> Boxes:
+    """Boxes of a thin lane, none narrower than a pixel: no message may vanish."""
+    return boxes._replace(right=np.maximum(boxes.right, boxes.left + pixel))
+
+
+def _fill(axes: Axes, boxes: Boxes, look: str, z: float, pixel: float) -> None:
+    """All boxes of a look: the wide ones as one path, drawn at once and small in an SVG, and the narrow ones."""
+    wide = boxes.right - boxes.left > WIDE * pixel
+    for which, as_wide in ((wide, True), (~wide, False)):
+        if which.any():
+            _draw(axes, Boxes(*(column[which] for column in boxes)), look, z, wide=as_wide)
+
+
+def _draw(axes: Axes, boxes: Boxes, look: str, z: float, *, wide: bool) -> None:
+    """Boxes as one path: *wide* ones with edges and hatches, which would hide what is narrow."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    look = LOOKS[kind]
-    left, right, bottom, top = boxes
-    line = 0.35 if float(np.median(right - left)) > 4 * pixel else 0.0  # edges must not hide what is narrow
-    right = np.maximum(right, left + pixel) if look.hatch else right  # nor may a message vanish
+    style, (left, right, bottom, top) = LOOKS[look], boxes
     corners = np.stack([left, bottom, left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 2)
     codes = np.tile(np.array([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], np.uint8), len(left))
     patch = PathPatch(
-        Path(corners, codes), facecolor=look.fill, edgecolor=look.ink if look.hatch else "white", linewidth=line,
-        hatch=look.hatch or None, zorder=z,
+        Path(corners, codes), facecolor=style.fill if wide or not style.hatch else _between(style.fill, style.ink),
+        edgecolor=style.ink if style.hatch else "white", linewidth=0.35 if wide else 0.0,
+        hatch=(style.hatch or None) if wide else None, zorder=z,
     )  # fmt: skip
     axes.add_artist(patch)
 
 
-def _lanes(axes: Axes, one: Scene, scale: float) -> None:
+def _between(fill: str, ink: str) -> tuple[float, float, float]:
+    """How a hatch looks where it is too narrow to be seen."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = ((2 * a + b) / 3 for a, b in zip(to_rgb(fill), to_rgb(ink), strict=True))
+    return red, green, blue
+
+
+def _lanes(axes: Axes, drawn: Scene, scale: float) -> None:
     """Names at the left: a rank by its compute lane, the thin lanes by their streams."""
     places, names = [], []
-    for row in one.rows:
+    for row in drawn.rows:
         points = (row.top - row.bottom) * scale * 72
         if row.stream == "compute":
             places.append((row.bottom + row.top) / 2)
@@ -117,49 +142,15 @@ def _lanes(axes: Axes, one: Scene, scale: float) -> None:
     axes.tick_params(axis="y", length=0, pad=16)
 
 
-def _notes(axes: Axes, one: Scene, points_per_second: float, scale: float) -> None:
-    """Texts that have room, by colour and size."""
-    groups: dict[tuple[str, float, str], list[glyphs.Text]] = {}
-    for note in one.notes:
-        most = min(7.5 if note.kind in ("bubble", "pass") else 9.5, note.tall * scale * 72 * 0.82)
-        text, points = _fit(note, (note.right - note.left) * points_per_second - 1.5, round(most, 1))
-        if text:
-            ink, halo = _ink(note.kind)
-            groups.setdefault((ink, points, halo), []).append(((note.left + note.right) / 2, note.middle, text))
-    for (ink, points, halo), texts in groups.items():
-        glyphs.write(axes, texts, points=points, colour=ink, halo=halo)
-
-
-def _ink(kind: str) -> tuple[str, str]:
-    """Colour of a text and of the halo that keeps it readable on a hatch."""
-    own = {"bubble": ("#8a8a8a", ""), "pass": ("#333333", ""), "update": ("#111111", "#ffffff")}
-    look = LOOKS.get(kind, LOOKS["other"])
-    return own.get(kind) or (("#111111", "#ffffff") if look.hatch else (look.ink, ""))
-
-
-def _fit(note: Note, room: float, points: float) -> tuple[str, float]:
-    """The longest form of a text that has room and its size in points, or nothing."""
-    small = max(min(6.0, points), points * 0.72)
-    if note.kind == "bubble":
-        forms = [(note.text, points), (note.text.removeprefix("waits for ").replace("stage ", "< "), small)]
-    else:
-        names = dict.fromkeys((note.text, note.text.partition(".")[0] if note.kind in PASSES else note.text))
-        sizes = (points, small, min(small, SMALLEST)) if note.text[:1].isdigit() else (points, small)
-        forms = [(text, size) for text in names for size in sizes]
-    if room < 3.0 or points < 4.5:
-        return "", points
-    return next(((text, size) for text, size in forms if glyphs.width(text, size) <= room), ("", points))
-
-
-def _critical(axes: Axes, result: Result, one: Scene) -> bool:
+def _critical(axes: Axes, path: CriticalPath, drawn: Scene) -> bool:
     """The critical path as a line along the tops of the lanes that it runs through, if it does."""
     from matplotlib.collections import LineCollection
 
-    top = {row.stage: row.top for row in reversed(one.rows) if row.stream == "compute"}
-    first, last = one.window
+    top = {row.stage: row.top for row in reversed(drawn.rows) if row.stream == "compute"}
+    first, last = drawn.window
     lines = []
     before = None
-    for leg in result.critical_path.legs:
+    for leg in path.legs:
         if leg.end < first or leg.start > last or leg.stage not in top:
             before = None
             continue
@@ -188,12 +179,13 @@ def time_axis(axes: Axes, part: Window) -> None:
     axes.set_axisbelow(True)
 
 
-def legend(figure: Figure, kinds: Iterable[str], height: float, *, note: str = "", path: bool = True) -> None:
-    """What was drawn, at the foot of a figure of *height* inches; *path*: the critical path too."""
+def legend(figure: Figure, looks: Iterable[str], height: float, *, note: str = "", path: bool = True) -> None:
+    """What was drawn, at the foot of a figure of *height* inches, in as many rows as it needs; *path*: the critical
+    path too."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    seen = set(kinds)
+    seen = set(looks)
     handles: list[Patch | Line2D] = [
         Patch(
             facecolor=LOOKS[kind].fill, edgecolor=LOOKS[kind].ink if LOOKS[kind].hatch else "#999999", linewidth=0.5,
@@ -203,9 +195,28 @@ def legend(figure: Figure, kinds: Iterable[str], height: float, *, note: str = "
     ]  # fmt: skip
     if path:
         handles.append(Line2D([], [], color=CRITICAL, linewidth=1.4, label="critical path"))
+    rows = _rows([lettering.width(str(handle.get_label()), 8.5) + 34.5 for handle in handles])
+    for k, some in enumerate(rows):
+        legend_row(figure, [handles[j] for j in some], (0.1 + (len(rows) - 1 - k) * LEGEND_ROW) / height)
+    above = (0.3 + LEGEND_ROW * len(rows)) / height
+    figure.text(1 - RIGHT / WIDTH, above, note, fontsize=7.5, color="#777777", ha="right", va="center")
+
+
+def legend_row(figure: Figure, handles: Sequence[Patch | Line2D], bottom: float) -> None:
+    """One row of a legend, *bottom* (0 to 1) above the lower edge of the figure."""
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(LEFT / WIDTH - 0.005, 0.0), ncol=len(handles), frameon=False,
-        fontsize=8.5 if len(handles) < 11 else 7.5, handlelength=1.8, handleheight=1.1,
-        columnspacing=1.4 if len(handles) < 11 else 1.1,
+        handles=handles, loc="lower left", ncol=len(handles), frameon=False, fontsize=8.5, handlelength=1.8,
+        bbox_to_anchor=(LEFT / WIDTH - 0.005, bottom), handleheight=1.1, columnspacing=1.4, borderaxespad=0.0,
     )  # fmt: skip
-    figure.text(1 - RIGHT / WIDTH, 0.5 / height, note, fontsize=7.5, color="#777777", ha="right", va="center")
+
+
+def _rows(widths: Sequence[float]) -> list[list[int]]:
+    """Entries of a legend, so wide in points, filled into rows."""
+    rows, free = [list[int]()], (WIDTH - LEFT - RIGHT) * 72
+    for k, width in enumerate(widths):
+        if width > free and rows[-1]:
+            rows.append([])
+            free = (WIDTH - LEFT - RIGHT) * 72
+        rows[-1].append(k)
+        free -= width
+    return rows

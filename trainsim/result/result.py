@@ -256,7 +256,7 @@ class Result:
         steps: int | None = None,
     ) -> Figure:
         """A matplotlib figure with a lane per rank and stream: of all steps, or of the first *steps*. *window* in
-        seconds zooms in."""
+        seconds zooms in. Without *ranks*, one pipeline: each stage, or of more than 16 a few and a strip of all."""
         from trainsim.report.gantt import gantt
 
         if steps is not None and not 1 <= steps <= self.steps:
@@ -264,7 +264,7 @@ class Result:
                 f"steps={steps}: {self.steps} {'was' if self.steps == 1 else 'were'} simulated; "
                 f"simulation.steps: {max(steps, 1)} simulates more"
             )
-        return gantt(self, self.ranks(ranks), window=window, steps=steps or self.steps)
+        return gantt(self, None if ranks is None else self.ranks(ranks), window=window, steps=steps or self.steps)
 
     def memory_chart(self, window: tuple[float, float] | None = None) -> Figure:
         """A matplotlib figure of what the fullest rank of each stage holds over time; *window* in seconds zooms in."""
@@ -279,10 +279,11 @@ class Result:
         return timeline(self.trace, self.ranks(ranks))
 
     def to_chrome(self, path: str | Path, ranks: Sequence[int] | None = None) -> Path:
-        """Write a trace that Perfetto and chrome://tracing load; gzipped if the name ends in ``.gz``."""
+        """Write a trace that Perfetto and chrome://tracing load; gzipped if the name ends in ``.gz``. Without *ranks*:
+        a pipeline, of a large one an excerpt (``trainsim.report.chrome.excerpt`` says which)."""
         from trainsim.report.chrome import write_chrome
 
-        return write_chrome(self, self.ranks(ranks), Path(path))
+        return write_chrome(self, None if ranks is None else self.ranks(ranks), Path(path))
 
     def to_html(self, path: str | Path) -> Path:
         """Write a page that needs nothing else: tables, Gantt chart, memory."""

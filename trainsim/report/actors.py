@@ -1,0 +1,184 @@
+"""The ranks of a picture: what their lanes are drawn from, worked out when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trainsim.analysis.kinds import COLUMN
+from trainsim.analysis.lanes import Ints, Lane, Lanes
+from trainsim.analysis.passes import WORK
+from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, whole
+from trainsim.contracts.trace import Label
+from trainsim.report.intervals import Intervals, joined, union, without
+
+if TYPE_CHECKING:
+    from trainsim.result.result import Result
+
+DATA = ("dp", "replicas", "gather")
+"""Chains that carry parameters and gradients between replicas."""
+Looks = dict[str, Intervals]
+"""How it looks -> when."""
+
+
+class Groups(NamedTuple):
+    """Passes, two that run at once together: when, and the numbers of a forward and of another pass that are in each
+    (-1 for none)."""
+
+    spans: Intervals
+    forward: Ints
+    other: Ints
+
+    def clipped(self, window: tuple[float, float]) -> Groups:
+        """What lies in *window*."""
+        seen = (self.spans.end > window[0]) & (self.spans.start < window[1]) & (self.spans.end > self.spans.start)
+        return Groups(self.spans.where(seen).clipped(window), self.forward[seen], self.other[seen])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Actor:
+    """One rank to draw."""
+
+    lanes: Lanes
+    rank: int
+
+    @cached_property
+    def stage(self) -> int:
+        """Its place in the pipeline."""
+        return int(self.lanes.stage[self._class])
+
+    @property
+    def _class(self) -> int:
+        return int(self.lanes.trace.rank_class[self.rank])
+
+    @property
+    def lane(self) -> Lane:
+        """The rows of its compute chain."""
+        return self.lanes.compute[self._class]
+
+    @cached_property
+    def passes(self) -> Passes:
+        """What it does of the schedule."""
+        return whole(slots(self.lanes, self._class))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The same, two that run at once together."""
+        return grouped(self.passes)
+
+    @cached_property
+    def idle(self) -> Idle:
+        """When its compute chain waits, and for what."""
+        return idle(self.lanes, self._class)
+
+    @cached_property
+    def update(self) -> tuple[Piece, ...]:
+        """What its compute chain does outside the passes."""
+        return update(self.lanes, self._class)
+
+    @cached_property
+    def sent(self) -> Intervals:
+        """Its messages; those of two ways may be under way at once."""
+        lanes = [lane for lane in self.lanes.messages if lane.owner == self._class]
+        starts, ends = ([np.zeros(0), *(getattr(lane, edge) for lane in lanes)] for edge in ("start", "end"))
+        return Intervals(np.concatenate(starts), np.concatenate(ends))
+
+    @cached_property
+    def beside(self) -> dict[str, Looks]:
+        """Chains beside compute, by name."""
+        return {lane.name: self._beside(lane) for lane in self.lanes.others[self._class] if len(lane)}
+
+    @cached_property
+    def exposed(self) -> Intervals:
+        """When its compute chain waits for collectives and copies of its own, rather than for another rank."""
+        rest, others = self.idle, self.lanes.others[self._class]
+        messages = {lane.name.removeprefix("send:") for lane in self.lanes.messages}
+        carry = {lane.name for lane in others if not lane.seconds[:, WORK].any()} - messages
+        own = [s == self.stage and what in carry for s, what in zip(rest.source.tolist(), rest.what, strict=True)]
+        return joined(Intervals(rest.start, rest.end).where(np.array(own, bool)))[0]
+
+    @cached_property
+    def doing(self) -> Looks:
+        """What its compute chain does from 0 to the end of the run: spans by kind, exposed waits, other waits."""
+        trace = self.lanes.trace
+        spans = trace.spans(self.rank, "compute")
+        kinds = {look_of(label): k for k, label in enumerate(trace.labels)}
+        code = np.array([kinds[look_of(label)] for label in trace.labels], np.int64)[spans.label]
+        order = np.argsort(code, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+        looks = {}
+        for part in parts:
+            part = part[spans.end[part] > spans.start[part]]
+            if len(part):
+                looks[look_of(trace.labels[code[part[0]]])] = joined(Intervals(spans.start[part], spans.end[part]))[0]
+        busy = joined(union(looks.values()))[0]
+        exposed = without(self.exposed, busy)[0]
+        everything = Intervals(np.zeros(1), np.array([self.lanes.duration]))
+        waits = without(without(everything, busy)[0], exposed)[0]
+        return looks | {"exposed": exposed, "bubble": waits}
+
+    def _beside(self, lane: Lane) -> Looks:
+        """The spans of a chain, without the time in which it waits; its copies look like what they are for."""
+        trace = self.lanes.trace
+        spans = trace.spans(int(trace.representative[lane.owner]), lane.name)
+        looks = np.array([_look_beside(label, lane.name) for label in trace.labels], object)[spans.label]
+        order = np.argsort(spans.start, kind="stable")
+        of = {look: order[looks[order] == look] for look in dict.fromkeys(looks.tolist())}
+        return {look: Intervals(spans.start[k], spans.end[k]) for look, k in of.items()}
+
+
+def actors(result: Result, ranks: Sequence[int]) -> tuple[Actor, ...]:
+    """The ranks to draw, in this order."""
+    return tuple(Actor(lanes=result.lanes, rank=rank) for rank in ranks)
+
+
+def look_of(label: Label) -> str:
+    """How a span looks: its kind, but gathers of parameters look like themselves.
+
+    >>> look_of(Label("gather unit 3", "dp", "dp", -1)), look_of(Label("reduce 0.1", "dp", "dp", -1))
+    ('gather', 'dp')
+    """
+    return "gather" if label.kind == "dp" and label.name.startswith("gather") else label.kind
+
+
+def _look_beside(label: Label, chain: str) -> str:
+    if chain in DATA and label.kind in ("dp", "other"):
+        return "gather" if label.name.startswith("gather") else "dp"
+    return label.kind if chain in DATA or chain not in COLUMN else chain
+
+
+def named(passes: Passes) -> Iterator[tuple[str, float, float]]:
+    """Name (``F3.1``), start and end of each pass; two at once have one name (``F3&B1``)."""
+    for group in together(passes):
+        names = [f"{passes.work[k]}{name(passes, k)}" for k in sorted(group, key=lambda k: -passes.half[k])]
+        yield "&".join(names), float(passes.start[group[0]]), float(passes.end[list(group)].max())
+
+
+def together(passes: Passes) -> Iterator[tuple[int, ...]]:
+    """The passes one by one, two that run at once as a pair."""
+    k = 0
+    while k < len(passes.work):
+        pair = k + 1 < len(passes.work) and passes.half[k] * passes.half[k + 1] == -1
+        pair = pair and bool(passes.start[k + 1] < passes.end[k])
+        yield (k, k + 1) if pair else (k,)
+        k += 1 + pair
+
+
+def grouped(passes: Passes) -> Groups:
+    """All *passes*."""
+    pairs = list(together(passes))
+    forward, other = (
+        np.array([next((k for k in pair if (passes.work[k] == "F") == first), -1) for pair in pairs], np.int64)
+        for first in (True, False)
+    )
+    end = np.array([max(passes.end[k] for k in pair) for pair in pairs])
+    return Groups(Intervals(passes.start[[pair[0] for pair in pairs]] if pairs else end, end), forward, other)
+
+
+def name(passes: Passes, k: int) -> str:
+    """``3``, or ``3.1`` for chunk 1."""
+    return f"{passes.microbatch[k]}" + (f".{passes.chunk[k]}" if passes.chunk[k] else "")
