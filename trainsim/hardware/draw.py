@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainsim.figures import figure as new_figure
+from trainsim.figures import legible
 from trainsim.hardware.describe import describe
 from trainsim.hardware.draw_fabric import draw_fabric
 from trainsim.hardware.draw_node import draw_node
@@ -36,7 +37,9 @@ def draw(cluster: Cluster) -> Figure:
     else:
         below = figure.subplots()
     draw_node(below, cluster)
-    figure.suptitle(f"{cluster.name}: {cluster.description}", fontsize=11, color=INK, x=0.01, ha="left")
+    name = legible(f"{cluster.name}: {cluster.description}")
+    words = name.text + (f"  ({name.note})" if name.note else "")
+    figure.suptitle(words, fontsize=11, color=INK, x=0.01, ha="left", family=name.family, parse_math=False)
     return figure
 
 

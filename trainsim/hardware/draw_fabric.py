@@ -82,7 +82,13 @@ def _nodes(axes: Axes, fabric: Fabric, block: int, room: Point, leaves: list[Poi
             note(axes, at, "...", font=12)
             continue
         for leaf in leaves:
-            line(axes, at, leaf, "network", bandwidth=fabric.nic_bandwidth * fabric.nics / fabric.rails, alpha=0.7)
+            line(
+                axes,
+                *_edges(at, leaf, 0.225, 0.2),
+                "network",
+                bandwidth=fabric.nic_bandwidth * fabric.nics / fabric.rails,
+                alpha=0.7,
+            )
         _box(axes, at, f"node{first + index}", "node", size=(min(step * 0.9, 1.2), 0.45))
 
 
@@ -104,9 +110,21 @@ def _spines(axes: Axes, fabric: Fabric, leaves: dict[int, Point]) -> None:
             for leaf, place in leaves.items():
                 if not fabric.pods or _pod(fabric, leaf) == group:
                     rate = fabric.leaf_uplink / per_group
-                    line(axes, place, at, "network", bandwidth=min(rate, 25e9), alpha=0.55 if len(leaves) < 9 else 0.3)
+                    line(
+                        axes,
+                        *_edges(place, at, 0.2, 0.2),
+                        "network",
+                        bandwidth=min(rate, 25e9),
+                        alpha=0.55 if len(leaves) < 9 else 0.3,
+                    )
             if fabric.pods:
-                line(axes, at, (WIDTH / 2, CORE), "network", bandwidth=fabric.pod_uplink / per_group, alpha=0.7)
+                line(
+                    axes,
+                    *_edges(at, (WIDTH / 2, CORE), 0.2, 0.2),
+                    "network",
+                    bandwidth=fabric.pod_uplink / per_group,
+                    alpha=0.7,
+                )
             _box(axes, at, f"spine{group * per_group + spine}", "spine", size=(1.2, 0.4))
     if fabric.pods:
         _box(axes, (WIDTH / 2, CORE), "core", "core", size=(3.0, 0.4))
@@ -114,6 +132,12 @@ def _spines(axes: Axes, fabric: Fabric, leaves: dict[int, Point]) -> None:
 
 def _box(axes: Axes, at: Point, label: str, kind: str, *, size: Point) -> None:
     box(axes, at, label, kind, size=size, font=min(7.5, fitting(label, size[0] * UNIT)))
+
+
+def _edges(low: Point, high: Point, half: float, other: float) -> tuple[Point, Point]:
+    """Where a link leaves the upper edge of the lower box and meets the lower edge of the higher one."""
+    lean = max(-0.3, min(0.3, 0.05 * (high[0] - low[0])))
+    return (low[0] + lean, low[1] + half), (high[0] - lean, high[1] - other)
 
 
 def _pod(fabric: Fabric, leaf: int) -> int:

@@ -40,8 +40,8 @@ def width(bandwidth: float) -> float:
 
 
 def fitting(label: str, room: float) -> float:
-    """The font size at which *label* fits into *room* points, at most 8."""
-    return min(8.0, room * 0.92 / (0.62 * len(label)))
+    """The font size at which *label* fits into a width of *room* points, at most 8."""
+    return min(8.0, room * 0.92 / (0.62 * max(map(len, label.split("\n")))))
 
 
 def box(axes: Axes, at: Point, label: str, kind: str, *, size: Point, font: float) -> None:
@@ -61,30 +61,17 @@ def line(axes: Axes, a: Point, b: Point, family: str, *, bandwidth: float, alpha
     axes.plot(*zip(a, b, strict=True), color=colour, ls=dashes, lw=width(bandwidth), alpha=alpha, zorder=1)
 
 
-def double(axes: Axes, a: Point, b: Point, family: str, *, bandwidth: float) -> None:
-    """Two parallel duplex links."""
-    colour, _ = LINE[family]
-    for stroke, shade, above in ((2.6 * width(bandwidth), colour, 1.0), (0.9 * width(bandwidth), "white", 1.1)):
-        axes.plot(*zip(a, b, strict=True), color=shade, lw=stroke, zorder=above, solid_capstyle="butt")
-
-
-def arc(axes: Axes, a: Point, b: Point, family: str, *, bandwidth: float, bend: float) -> None:
-    """One duplex link that bows, to keep clear of what stands between its ends."""
-    from matplotlib.patches import FancyArrowPatch
+def curve(axes: Axes, way: tuple[Point, Point, Point], family: str, *, bandwidth: float, double: bool = False) -> None:
+    """One duplex link from the first to the last point, which bows towards the one between; or two in parallel."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
     colour, dashes = LINE[family]
-    axes.add_patch(
-        FancyArrowPatch(
-            a,
-            b,
-            connectionstyle=f"arc3,rad={bend}",
-            arrowstyle="-",
-            color=colour,
-            ls=dashes,
-            lw=width(bandwidth),
-            zorder=1,
-        )
-    )
+    path, thick = Path(way, [Path.MOVETO, Path.CURVE3, Path.CURVE3]), width(bandwidth)
+    strokes = [(2.6 * thick, colour, 1.0), (0.9 * thick, "white", 1.1)] if double else [(thick, colour, 1.0)]
+    for stroke, shade, above in strokes:
+        look = {"ls": dashes, "lw": stroke, "alpha": None if double else 0.9, "zorder": above, "capstyle": "butt"}
+        axes.add_patch(PathPatch(path, fc="none", ec=shade, **look))
 
 
 def note(axes: Axes, at: Point, text: str, *, font: float = 8.5, ha: str = "center", bold: bool = False) -> None:
