@@ -54,7 +54,9 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/compare.py": {"typer"},
     "cli/explain.py": {"typer"},
     "cli/memory.py": {"typer"},
+    "cli/options.py": {"typer"},
     "cli/show.py": {"typer"},
+    "cli/sweep.py": {"typer"},
     "hardware/graphs.py": {"networkx"},
 }
 

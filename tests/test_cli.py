@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainsim.cli import main
+from trainsim.study.trial import NOT_RUN
 
 SMALL = """
 name: small
@@ -146,18 +148,18 @@ def test_an_interrupted_sweep_writes_what_finished(
     small: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from trainsim.scenario.scenario import Scenario
-    from trainsim.study.sweep import grid, points
 
-    def second_is_interrupted(base: Scenario, changes: dict[str, object]) -> dict[str, object]:
-        if changes["parallel.tp"] == 2:
+    def second_is_interrupted(self: Scenario) -> Any:
+        if self.spec.parallel.tp == 2:
             raise KeyboardInterrupt
-        return points.run_point(base, changes)
+        return original(self)
 
-    monkeypatch.setattr(grid, "run_point", second_is_interrupted)
+    original = Scenario.run
+    monkeypatch.setattr(Scenario, "run", second_is_interrupted)
     assert status("sweep", small, "--grid", "parallel.tp=1,2,4", "--csv", "table.csv", "--workers", "1") == 130
     lines = Path("table.csv").read_text().splitlines()
     assert len(lines) == 4
-    assert lines[2].endswith(grid.NOT_RUN)
+    assert lines[2].endswith(NOT_RUN.message)
     assert "interrupted" in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ from tests.test_cli import status
 from tests.test_explain import SMALL
 from tests.test_report import printed
 from trainsim.errors import InvalidPlan, ScenarioError
-from trainsim.study.side_by_side import compare
+from trainsim.study.compare import compare
 from trainsim.units import format_bytes
 
 SCHEDULES = ("1f1b", "zb-h1", "dualpipev")

@@ -9,9 +9,9 @@ from tests.jobs import scenario
 from tests.test_cli import status
 from tests.test_steps import EVEN
 from trainsim.simulate import simulate
-from trainsim.study.explain.explanation import explain
-from trainsim.study.explain.losses import losses
-from trainsim.study.explain.resources import RESOURCES
+from trainsim.study.explain import explain
+from trainsim.study.faster_parts import FASTER_PARTS
+from trainsim.study.losses import losses
 
 UNEVEN = {**EVEN, "pipeline.layout": [2, 3, 2, 1], "training.global_batch": 16}
 STRAGGLER = [{"slow": {"rank": 3, "factor": 1.3}}, {"delay": {"rank": 0, "at": "backward", "seconds": 0.01}}]
@@ -78,7 +78,7 @@ def test_every_saving_is_the_difference_of_two_runs(explained):
             after = base.replace(option.changes).run()
             same = before.job.training.global_batch / after.job.training.global_batch
             assert option.saves == before.step_time - after.step_time * same
-            assert option.memory == after.memory.peak
+            assert option.then.peak_memory == after.memory.peak
     assert list(explained.options) == sorted(explained.options, key=lambda option: -option.saves)
 
 
@@ -87,7 +87,7 @@ def test_the_slow_stage_and_the_layer_to_move_are_named(explained):
     text = explained.sentence(best)
     assert text.startswith("stage 1 is ")
     assert "slower than the mean because it has 3 layers, the mean 2" in text
-    assert "moving one layer to stage 3 would save" in text
+    assert "one layer moved to stage 3 would save" in text
     assert best.changes["pipeline.layout"] == [2, 2, 2, 2]
 
 
@@ -110,13 +110,13 @@ def test_what_cannot_run_is_refused_with_its_reason():
 def test_twice_the_network_is_what_the_scenario_with_twice_the_network_gives():
     base = scenario().replace({"cluster.nic_bandwidth": "200Gbps", "training.global_batch": 16})
     twice = base.replace({"cluster.nic_bandwidth": "400Gbps"})
-    assert simulate(RESOURCES["network"].faster(base.resolve())).trace.duration == twice.run().duration
+    assert simulate(FASTER_PARTS["network"].faster(base.resolve())).trace.duration == twice.run().duration
 
 
-@pytest.mark.parametrize("name", RESOURCES)
+@pytest.mark.parametrize("name", FASTER_PARTS)
 def test_a_faster_resource_never_makes_the_work_longer(name):
     job = scenario().replace({"training.global_batch": 16, "framework": "megatron-deepspeed-2022"}).resolve()
-    assert simulate(RESOURCES[name].faster(job)).trace.duration <= simulate(job).trace.duration * (1 + 1e-9)
+    assert simulate(FASTER_PARTS[name].faster(job)).trace.duration <= simulate(job).trace.duration * (1 + 1e-9)
 
 
 def test_it_reads_in_80_columns(explained):
@@ -153,10 +153,10 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert status("explain", "small.yaml", "--json", "--set", "training.global_batch=16") == 0
     data = json.loads(capsys.readouterr().out)
     assert set(data) == {
-        "name", "step_time_s", "losses", "slowest_stage", "options", "refused", "critical_path",
+        "name", "step_time_s", "fits", "losses", "slowest_stage", "options", "refused", "critical_path",
     }  # fmt: skip
     assert sum(data["losses"]["causes_s"].values()) == pytest.approx(data["losses"]["lost_s"])
-    assert {option["kind"] for option in data["options"]} == {"layers", "resource", "schedule", "batch"}
+    assert {option["kind"] for option in data["options"]} >= {"layers", "resource", "schedule", "batch", "parallel"}
     assert status("explain", "small.yaml", "--set", "parallel.tp=3") == 2
     assert "tp" in capsys.readouterr().err
 

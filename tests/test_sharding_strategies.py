@@ -19,7 +19,7 @@ from trainsim.sharding import Exchange, Parts, replicas, strategies
 from trainsim.sharding.cutting import reductions
 from trainsim.sharding.options import ACCEPTED, Option
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
-from trainsim.study.fitting.search import what_fits
+from trainsim.study.what_fits import what_fits
 
 BASE: dict[str, Any] = {
     "model": {"family": "llama", "layers": 4, "hidden": 512, "heads": 8, "ffn_hidden": 1408, "vocab": 8192},

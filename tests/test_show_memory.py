@@ -24,9 +24,10 @@ from trainsim.report import memory_page
 from trainsim.report.levels import MOST, STACK, drawn, edges, stairs, thinned
 from trainsim.report.memory_chart import memory_chart
 from trainsim.report.memory_words import short_verdict, verdict, verdicts
-from trainsim.study.explain.options import Trial
-from trainsim.study.fitting import ways
-from trainsim.study.fitting.search import COLUMNS, ROUNDS, search, trials, what_fits
+from trainsim.study.trial import Change, measures
+from trainsim.study.ways import MEMORY, TIME, suggestions, ways
+from trainsim.study.ways.batch_size import LARGER_BATCH
+from trainsim.study.what_fits import COLUMNS, ROUNDS, search, what_fits
 
 SMALL = """
 name: small
@@ -342,30 +343,33 @@ def test_the_best_is_first(one_gpu: Any) -> None:
 
 def test_pairs_are_tried_where_no_single_change_does() -> None:
     base = ts.Scenario.from_dict({**ONE_GPU, "training": {"sequence_length": 32768, "global_batch": 2}})
-    found = search(base, base.run())
+    found = search(base, measures(base.run()))
     assert found.fitting
-    assert all(len(one.what.parts) >= 2 for one in found.fitting)
+    assert all(len(one.trial.parts) >= 2 for one in found.fitting)
     best = found.fitting[0]
-    assert base.replace(best.what.changes).run().memory.peak == best.peak
-    assert len({base.replace(one.what.changes) for one in found.tried if one.ran}) == sum(o.ran for o in found.tried)
+    assert base.replace(best.trial.changes).run().memory.peak == best.ran.peak_memory
+    assert len({base.replace(one.trial.changes) for one in found.tried if one.ran}) == sum(
+        o.ran is not None for o in found.tried
+    )
 
 
 def test_small_hosts_are_helped_by_what_takes_less_of_them() -> None:
     small = {"sharding.offload.optimizer": "cpu", "cluster.hosts.memory": "64GB", "training.recompute": "full"}
     base = ts.Scenario.from_dict(LLAMA).replace({"sharding.strategy": "zero3", **small})
-    found = search(base, base.run())
-    before, tried = found.base.memory, {one.title: one for one in found.tried}
+    found = search(base, measures(base.run()))
+    result, tried = base.run(), {one.title: one for one in found.tried}
+    before = result.memory
     assert before.gpus_fit
     assert not before.fits
     assert tried["nothing offloaded"].saves
     for one in (*found.fitting, *found.smaller):
-        use = base.replace(one.what.changes).run().memory
+        use = base.replace(one.trial.changes).run().memory
         assert use.host.peak_per_node < before.host.peak_per_node
     first, second = verdicts(before)
     assert first.startswith("fits: ")
     assert second.startswith("DOES NOT FIT: host memory ")
     assert short_verdict(before) == "host memory too small"
-    assert second in texts(memory_chart(found.base))
+    assert second in texts(memory_chart(result))
 
 
 def test_slack_is_not_what_does_not_fit() -> None:
@@ -382,12 +386,12 @@ def test_slack_is_not_what_does_not_fit() -> None:
 def test_nothing_fits_everything() -> None:
     huge = {"family": "gpt", "layers": 8, "hidden": 98304, "heads": 768, "vocab": 51200}
     base = ts.Scenario.from_dict({**ONE_GPU, "model": huge, "training": {"sequence_length": 2048}})
-    found = search(base, base.run())
+    found = search(base, measures(base.run()))
     assert not found.fitting
     assert found.smaller
     nearest = found.smaller[0]
     assert nearest.full == min(one.full for one in found.tried if one.ran)
-    assert len(nearest.what.parts) <= ROUNDS
+    assert len(nearest.trial.parts) <= ROUNDS
 
 
 @pytest.mark.parametrize(
@@ -402,30 +406,32 @@ def test_nothing_fits_everything() -> None:
     ],
     ids=str,
 )
-def test_changes_can_be_said_keep_the_batch_and_are_new(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("goal", [MEMORY, TIME])
+def test_changes_can_be_said_keep_the_batch_and_are_new(changes: dict[str, Any], goal: str) -> None:
     base = ts.Scenario.from_dict(LLAMA).replace(changes)
-    batch, some = base.resolve().training.global_batch, list(trials(base))
-    assert len({trial.title for trial in some}) == len(some) >= 6
+    batch, some = base.resolve().training.global_batch, list(suggestions(base, goal))
+    assert len({change.title for change in some}) == len(some) >= 6
     ran = 0
-    for trial in some:
-        then = base.replace(trial.changes)
+    for change in some:
+        then = base.replace(change.values)
         assert then != base
         try:
             job = then.resolve()
         except TrainsimError:
             continue
         ran += 1
-        assert job.training.global_batch == batch or (trial.kind == "gpus" and job.training.global_batch % batch == 0)
+        grows = change.kind in ("gpus", LARGER_BATCH)
+        assert job.training.global_batch == batch or (grows and job.training.global_batch % batch == 0)
     assert ran >= 3
 
 
 @pytest.mark.parametrize("strategy", ["mics", "zeropp", "hsdp"])
 def test_groups_are_left_behind_where_another_strategy_has_none(strategy: str) -> None:
     base = ts.Scenario.from_dict(LLAMA).replace({"sharding.strategy": strategy, "sharding.shard_size": 4})
-    switched = [trial for trial in trials(base) if "sharding.strategy" in trial.changes]
+    switched = [change for change in suggestions(base, MEMORY) if "sharding.strategy" in change.values]
     assert switched
-    for trial in switched:
-        assert "shard_size" not in base.replace(trial.changes).resolve().sharding.options
+    for change in switched:
+        assert "shard_size" not in base.replace(change.values).resolve().sharding.options
 
 
 @pytest.mark.parametrize("name", list(ways))
@@ -437,18 +443,19 @@ def test_every_way_has_something_to_say_somewhere(name: str) -> None:
             {"parallel.pp": 4, "parallel.tp": 2},
             {"cluster.gpus_per_node": 1},
             {"sharding.strategy": "fsdp", "sharding.reshard_after_forward": False},
+            {"sharding.strategy": "fsdp", "training.recompute": "full"},
             {"sharding.offload.optimizer": "cpu"},
         )
     ]
-    said = [trial for base in gallery for trial in ways[name](base, base.resolve())]
+    said = [change for base in gallery for change in ways[name].suggest(base, base.resolve())]
     assert said
-    assert all(isinstance(trial, Trial) and trial.changes for trial in said)
+    assert all(isinstance(change, Change) and change.values for change in said)
 
 
 def test_a_scenario_that_fits_needs_no_pairs() -> None:
     base = ts.Scenario.from_dict(LLAMA).replace({"training.recompute": "full"})
-    found = search(base, base.run())
-    assert found.base.memory.fits
-    assert all(len(one.what.parts) == 1 for one in found.tried)
-    assert all(one.peak < found.base.memory.peak for one in found.fitting if one.peak is not None)
+    found = search(base, measures(base.run()))
+    assert found.now.fits
+    assert all(len(one.trial.parts) == 1 for one in found.tried)
+    assert all(one.ran.peak_memory < found.now.peak_memory for one in found.fitting)
     assert found.useless or found.fitting

@@ -1,7 +1,6 @@
 """Sweeps: a row per point, in order, whatever happens to a point."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import trainsim as ts
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
-from trainsim.study.sweep import grid as grids
-from trainsim.study.sweep import points as rows
+from trainsim.study.sweep import COLUMNS, points
+from trainsim.study.trial import NOT_RUN
 
 BASE = Scenario.from_dict(
     {
@@ -24,7 +23,7 @@ GRID = {"parallel.tp": [1, 2, 3], "parallel.pp": [1, 2]}
 
 
 def test_points_are_all_combinations_last_path_fastest() -> None:
-    assert [tuple(p.values()) for p in rows.points(GRID)] == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
+    assert [tuple(p.values()) for p in points(GRID)] == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)]
 
 
 @pytest.mark.parametrize("values", [[], "12", 3, None])
@@ -41,7 +40,7 @@ def test_workers_are_one_or_more(workers: int) -> None:
 
 def test_a_point_that_cannot_run_is_a_row_that_says_why() -> None:
     frame = ts.sweep(BASE, GRID, workers=1)
-    assert list(frame.columns) == [*GRID, *rows.COLUMNS]
+    assert list(frame.columns) == [*GRID, *COLUMNS]
     assert frame["parallel.tp"].tolist() == [1, 1, 2, 2, 3, 3]
     ran = frame[frame["error"].isna()]
     assert len(ran) == 4
@@ -73,21 +72,27 @@ def test_a_bug_in_one_point_is_a_row_with_its_type(monkeypatch: pytest.MonkeyPat
     assert frame["step_time_s"][0] > 0
 
 
-def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+def interrupting(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Ctrl-C comes in the run after so many."""
+    ran: list[Scenario] = []
 
-    def interrupted(base: Scenario, changes: dict[str, Any]) -> dict[str, Any]:
-        seen.append(changes)
-        if len(seen) == 3:
+    def run(self: Scenario) -> Any:
+        if len(ran) == after:
             raise KeyboardInterrupt
-        return rows.run_point(base, changes)
+        ran.append(self)
+        return original(self)
 
-    monkeypatch.setattr(grids, "run_point", interrupted)
+    original = Scenario.run
+    monkeypatch.setattr(Scenario, "run", run)
+
+
+def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupting(monkeypatch, 2)
     frame = ts.sweep(BASE, GRID, workers=1)
     assert frame.attrs["interrupted"]
     assert len(frame) == 6
     assert frame["error"].isna().sum() == 2
-    assert (frame["error"][2:] == grids.NOT_RUN).all()
+    assert (frame["error"][2:4] == NOT_RUN.reason).all()
 
 
 @pytest.mark.slow
@@ -96,26 +101,6 @@ def test_processes_give_the_same_table_as_none() -> None:
 
     here, there = ts.sweep(BASE, GRID, workers=1), ts.sweep(BASE, GRID, workers=2)
     pd.testing.assert_frame_equal(here, there)
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_costs_its_point_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A worker of a stand-in for the pool dies at one point, as the system's out-of-memory killer would make it."""
-    deaths: list[object] = []
-
-    def dying(base: Scenario, todo: list[dict[str, Any]], workers: int) -> Any:
-        for changes in todo:
-            if changes["parallel.pp"] == 2 and not deaths:
-                deaths.append(changes)
-                raise RuntimeError("a worker was killed")
-            yield rows.run_point(base, changes)
-
-    monkeypatch.setattr(grids, "_parallel", dying)
-    monkeypatch.setattr(grids, "_alone", lambda base, changes, error: rows.failed(f"died: {error}"))
-    frame = ts.sweep(BASE, GRID, workers=2)
-    assert len(frame) == 6
-    assert frame["error"][1] == "died: a worker was killed"
-    assert frame["error"].isna().sum() == 3
 
 
 def test_a_grid_may_be_an_array() -> None:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from trainsim.replaying import schedule as schedule
     from trainsim.result.result import Result as Result
     from trainsim.scenario.scenario import Scenario as Scenario
-    from trainsim.study.explain.explanation import explain as explain
-    from trainsim.study.fitting.search import what_fits as what_fits
-    from trainsim.study.side_by_side import compare as compare
-    from trainsim.study.sweep.grid import sweep as sweep
+    from trainsim.study.compare import compare as compare
+    from trainsim.study.explain import explain as explain
+    from trainsim.study.sweep import sweep as sweep
+    from trainsim.study.what_fits import what_fits as what_fits
 
 __version__ = "0.1.0"
 
@@ -40,12 +40,12 @@ _HOME = {
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
     "schedule": "trainsim.replaying:schedule",
-    "compare": "trainsim.study.side_by_side:compare",
-    "what_fits": "trainsim.study.fitting.search:what_fits",
-    "explain": "trainsim.study.explain.explanation:explain",
+    "compare": "trainsim.study.compare:compare",
+    "what_fits": "trainsim.study.what_fits:what_fits",
+    "explain": "trainsim.study.explain:explain",
     "model": "trainsim.models.transformer:load_model",
     "replay": "trainsim.replaying:replay",
-    "sweep": "trainsim.study.sweep.grid:sweep",
+    "sweep": "trainsim.study.sweep:sweep",
 }
 _MODULES = {"memory"}
 

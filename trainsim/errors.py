@@ -15,7 +15,7 @@ Every error this package raises on purpose. The message names the user's thing, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 MOST_SUGGESTED = 3
@@ -23,7 +23,14 @@ LONGEST_VALUE = 60
 
 
 class TrainsimError(Exception):
-    """Base class: catch this to catch everything raised here on purpose."""
+    """Base class: catch this to catch everything raised here on purpose.
+
+    ``reason`` is the message for a line of a table: without the place in a file, and without lists that follow it.
+    """
+
+    def __init__(self, message: str, *, reason: str = ""):
+        super().__init__(message)
+        self.reason = reason or message
 
 
 def shorten(value: object) -> str:
@@ -114,4 +121,8 @@ class NotBuilt(TrainsimError):
 
 
 class Deadlock(TrainsimError):
-    """The message lists each stuck chain and what it waits for."""
+    """The message lists each stuck chain and what it waits for: ``waiting``, a line each."""
+
+    def __init__(self, message: str, waiting: Sequence[str] = ()):
+        self.waiting = tuple(waiting)
+        super().__init__("\n".join([message, *waiting]), reason=message.rstrip(":"))

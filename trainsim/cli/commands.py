@@ -10,10 +10,11 @@ import typer
 
 from trainsim.cli.compare import compare
 from trainsim.cli.explain import explain
-from trainsim.cli.reading import grids_of, load, words
+from trainsim.cli.options import Json, Name, Sets
+from trainsim.cli.reading import load, words
 from trainsim.cli.show import list_names, show
-from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug, table_of, try_writing
-from trainsim.errors import ScenarioError
+from trainsim.cli.sweep import sweep
+from trainsim.cli.writing import folder_for, print_json, print_lines, render, slug
 
 NO = 1  # exit status of a scenario that ran and whose answer is "no"
 
@@ -25,12 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one that ships.")]
-Sets = Annotated[
-    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 
 
 def _version(asked: bool) -> None:
@@ -81,40 +76,7 @@ def run(
         raise typer.Exit(NO)
 
 
-@app.command()
-def sweep(
-    scenario: Name,
-    grid: Annotated[
-        list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination is run.")
-    ],
-    changes: Sets = [],  # noqa: B006
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")] = None,
-    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; default: cores.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Run every point of a grid; a point that cannot run is a row that says why."""
-    from trainsim.study.sweep.grid import sweep as run_grid
-
-    values = grids_of(grid)
-    base = load(scenario, changes)
-    if csv:
-        try_writing(csv)
-    frame = run_grid(base, values, workers=workers)
-    if csv:
-        frame.to_csv(csv, index=False)
-        print(f"Written: {csv}", file=sys.stderr)
-    if as_json:
-        import json
-
-        print_json({"rows": json.loads(frame.to_json(orient="records"))})
-    else:
-        print(table_of(frame))
-    if frame.attrs["interrupted"]:
-        raise KeyboardInterrupt
-    if frame["error"].notna().all():
-        raise ScenarioError(f"no point could run; the first one: {frame['error'].iloc[0]}")
-
-
+app.command()(sweep)
 app.command()(compare)
 app.command()(explain)
 app.add_typer(show, name="show")

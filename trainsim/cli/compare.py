@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainsim.cli.options import Json, Sets
 from trainsim.cli.reading import grids_of, load
 from trainsim.cli.writing import print_json, render, save_figure, try_writing
 from trainsim.errors import ScenarioError
@@ -17,9 +18,7 @@ from trainsim.errors import ScenarioError
 
 def compare(
     scenarios: Annotated[list[str], typer.Argument(metavar="A B [C...]", help="Scenario files, or names of such.")],
-    changes: Annotated[
-        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field of all of them; repeatable.")
-    ] = [],  # noqa: B006
+    changes: Sets = [],  # noqa: B006
     grid: Annotated[
         list[str],
         typer.Option("--grid", metavar="PATH=V1,V2,...", help="Each of them with each value, such as schedules."),
@@ -27,12 +26,10 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Draw all Gantt charts on one time axis here.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run scenarios and put them side by side; say how much each differs from the first, and from where."""
-    from trainsim.study.side_by_side import compare as side_by_side
+    from trainsim.study.compare import compare as side_by_side
 
     values = grids_of(grid)
     points: list[dict[str, Any]] = [dict(zip(values, some, strict=True)) for some in product(*values.values())]

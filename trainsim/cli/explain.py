@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from trainsim.cli.options import Json, Name, Sets, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import print_json, render
 
 
 def explain(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one.")],
-    changes: Annotated[
-        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field first; repeatable.")
-    ] = [],  # noqa: B006
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    scenario: Name,
+    changes: Sets = [],  # noqa: B006
+    workers: Workers = None,
+    as_json: Json = False,
 ) -> None:
     """Say where the time of a step is lost, and which change would save most; each is run."""
-    from trainsim.study.explain.explanation import explain as explained
+    from trainsim.study.explain import explain as explained
 
-    one = explained(load(scenario, changes))
+    explanation = explained(load(scenario, changes), workers=workers)
     if as_json:
-        print_json(one.to_dict())
+        print_json(explanation.to_dict())
     else:
-        render(one)
+        render(explanation)
+    if explanation.interrupted:
+        raise KeyboardInterrupt

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainsim.cli.options import Json, Name, Sets, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import folder_for, print_json, render, slug
 from trainsim.errors import ScenarioError
@@ -17,18 +18,15 @@ if TYPE_CHECKING:
 
 
 def show_memory(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one.")],
-    changes: Annotated[
-        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field first; repeatable.")
-    ] = [],  # noqa: B006
+    scenario: Name,
+    changes: Sets = [],  # noqa: B006
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="The picture (.png, .svg). Default: out/<scenario>/memory.png."),
     ] = None,
     try_all: Annotated[bool, typer.Option("--all", help="Try what would free memory even if it fits.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")
-    ] = False,
+    workers: Workers = None,
+    as_json: Json = False,
 ) -> None:
     """Print and draw what each stage holds; if it does not fit, run what would make it fit."""
     file = _checked(out) if out else None
@@ -36,20 +34,23 @@ def show_memory(
     file = file or Path("out") / slug(base) / "memory.png"
     folder_for(file.parent)
     from trainsim.report.memory_table import memory_data, memory_sections
-    from trainsim.study.fitting.search import search
+    from trainsim.study.trial import measures
+    from trainsim.study.what_fits import search
 
     result = base.run()
     if not as_json:
         render(memory_sections(result))
-    found = search(base, result) if try_all or not result.memory.fits else None
+    fitting = search(base, measures(result), workers=workers) if try_all or not result.memory.fits else None
     _draw(result, file)
     if as_json:
-        ways = None if found is None else [one.to_dict() for one in found.tried]
+        ways = None if fitting is None else [tried.to_dict() for tried in fitting.tried]
         print_json({"name": result.name, "step_time_s": result.step_time, "memory": memory_data(result), "ways": ways})
         print(file, file=sys.stderr)
     else:
-        render(found if found else "It fits; --all runs what would free memory.\n")
+        render(fitting or "It fits; --all runs what would free memory.\n")
         print(f"Drawn: {file}")
+    if fitting and fitting.interrupted:
+        raise KeyboardInterrupt
 
 
 def _checked(file: Path) -> Path:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from trainsim.errors import TrainsimError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from trainsim.scenario.scenario import Scenario
 
 
@@ -69,8 +67,3 @@ def save_figure(figure: Any, file: Path) -> None:
     except ValueError as error:
         raise TrainsimError(f"{file}: {error}") from None
     print(f"Drawn: {file}")
-
-
-def table_of(frame: DataFrame) -> str:
-    """A table as text, without its empty columns."""
-    return str(frame.dropna(axis="columns", how="all").to_string(index=False))

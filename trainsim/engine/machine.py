@@ -10,8 +10,7 @@ from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
 from trainsim.engine.fluid import Fabric
 from trainsim.engine.quiet import quiet_tasks
-from trainsim.engine.stuck import explain
-from trainsim.errors import Deadlock
+from trainsim.engine.stuck import deadlock
 from trainsim.fold.quotient import Quotient
 
 
@@ -39,7 +38,7 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
         clock.process(chain.process())
     clock.run()
     if not all(chain.over for chain in chains):
-        raise Deadlock(explain(quotient, actors, chains, clock.now))
+        raise deadlock(quotient, actors, chains, clock.now)
     programs = [actors[chain.rank_class].program for chain in chains]
     lanes = compiler.lanes
     return Trace(

@@ -9,23 +9,22 @@ from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain
 from trainsim.engine.joint import Joint
 from trainsim.engine.operations import Await, Post
+from trainsim.errors import Deadlock
 from trainsim.fold.quotient import Quotient
 
 SHOWN = 12  # stuck chains that a message lists
 
 
-def explain(quotient: Quotient, actors: list[Actor], chains: list[Chain], now: float) -> str:
-    """The text of a ``Deadlock``: each stuck chain, where it is and what it waits for."""
+def deadlock(quotient: Quotient, actors: list[Actor], chains: list[Chain], now: float) -> Deadlock:
+    """The error of chains that nothing can wake: where each is and what it waits for."""
     stuck = [chain for chain in chains if not chain.over]
-    lines = [
-        f"nothing goes on after {now:.6g} s, and {len(stuck)} chains of {_count(quotient, stuck)} ranks still wait:"
-    ]
-    lines += [
+    ranks = _count(quotient, stuck)
+    waiting = [
         f"  {_who(quotient, actors, chain)} waits for {_what(quotient, actors, chain)}" for chain in stuck[:SHOWN]
     ]
     if len(stuck) > SHOWN:
-        lines.append(f"  and {len(stuck) - SHOWN} more")
-    return "\n".join(lines)
+        waiting.append(f"  and {len(stuck) - SHOWN} more")
+    return Deadlock(f"nothing goes on after {now:.6g} s, and {len(stuck)} chains of {ranks} ranks still wait:", waiting)
 
 
 def _count(quotient: Quotient, stuck: list[Chain]) -> int:

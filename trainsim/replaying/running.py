@@ -32,8 +32,8 @@ def spans(
     scale = _scale(order, times, iterations)
     try:
         trace = run(unfolded(lower(order, times.scaled(scale), rows, iterations)))
-    except Deadlock as stuck:  # whose first line has a time in the clock's unit
-        raise Deadlock("\n".join(["the order waits for itself:", *str(stuck).splitlines()[1:]])) from None
+    except Deadlock as stuck:  # whose message has a time in the clock's unit
+        raise Deadlock("the order waits for itself:", stuck.waiting) from None
     found = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
     if rows is not None:
         for rank, row in enumerate(rows):

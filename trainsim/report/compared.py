@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainsim.result.comparison import Comparison
-    from trainsim.study.side_by_side import SideBySide
+    from trainsim.study.compare import SideBySide
 
 LONGER, SHORTER = "#c0392b", "#2e8b57"
 

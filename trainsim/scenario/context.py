@@ -28,9 +28,11 @@ class Context:
 
     def shown(self, key: str) -> str:
         """The file, the line, the key and its value, to put before a message."""
+        return f"{self.origin.place(key_of(key))}{self._written(key)}"
+
+    def _written(self, key: str) -> str:
         value = value_at(self.data, key_of(key))
-        written = "" if value is None or isinstance(value, Mapping) else f" = {shorten(value)}"
-        return f"{self.origin.place(key_of(key))}{key}{written}"
+        return key if value is None or isinstance(value, Mapping) else f"{key} = {shorten(value)}"
 
     def message(self, key: str, text: str) -> str:
         """*text* with the file, the line, the key and its value in front."""
@@ -41,10 +43,14 @@ class Context:
         own = (f"{self.origin.file}:",) if self.origin.file else (f"{key}:", f"{key}.")
         return text if text.startswith((*own, *places)) else self.message(key, text)
 
+    def error(self, key: str, text: str, kind: type[TrainsimError]) -> TrainsimError:
+        """An error of *kind* about the value of *key*."""
+        return kind(self.message(key, text), reason=f"{self._written(key)}: {text}")
+
     def require(self, fault: Fault | None, error: type[TrainsimError] = InvalidPlan) -> None:
         """Raise *fault*, if there is one."""
         if fault:
-            raise error(self.message(fault.key, fault.message))
+            raise self.error(fault.key, fault.message, error)
 
     @contextmanager
     def at(self, key: str) -> Iterator[None]:
@@ -53,7 +59,11 @@ class Context:
             yield
         except TrainsimError as error:
             kind = type(error) if isinstance(error, InvalidPlan | NotBuilt) else ScenarioError
-            raise kind(self.placed(key, str(error))) from None
+            message = self.placed(key, str(error))
+            placed_before = message == str(error)
+            raise kind(
+                message, reason=error.reason if placed_before else f"{self._written(key)}: {error.reason}"
+            ) from None
 
 
 def called(spec: object) -> str:

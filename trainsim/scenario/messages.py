@@ -33,11 +33,12 @@ def check_schema(data: Mapping[str, Any], origin: Origin) -> ScenarioSpec:
     except ValidationError as error:
         lines = list(dict.fromkeys(_line(details, data, origin) for details in error.errors(include_url=False)))
         more = [f"... and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-        raise ScenarioError("\n".join(lines[:MOST_SHOWN] + more)) from None
+        reason = _line(error.errors(include_url=False)[0], data, Origin())
+        raise ScenarioError("\n".join(lines[:MOST_SHOWN] + more), reason=reason) from None
 
 
 def _line(details: ErrorDetails, data: Mapping[str, Any], origin: Origin) -> str:
-    """``file:line: key = value: what is wanted``."""
+    """``file:line: key = value: what is wanted``; without the place where *origin* knows none."""
     key: Key = tuple(part for part in details["loc"] if not str(part).startswith("<"))
     key = _existing(key, data)
     value = value_at(data, key)

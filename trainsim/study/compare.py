@@ -24,7 +24,7 @@ LABELS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class ComparedRun:
     """One run in numbers. Times in seconds, memory in bytes; ``activations`` are the most that a rank of each stage
     keeps for its backward passes, ``in_flight`` the chunks of microbatches that these belong to, ``p2p`` and ``dp`` the
     bytes that the mean rank sends to other stages and to replicas in a step."""
@@ -77,9 +77,9 @@ class SideBySide:
         return self.results[number]
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ComparedRun, ...]:
         """Each run in numbers."""
-        return tuple(_column(name, result) for name, result in zip(self.names, self.results, strict=True))
+        return tuple(_compared(name, result) for name, result in zip(self.names, self.results, strict=True))
 
     @cached_property
     def differences(self) -> tuple[Comparison, ...]:
@@ -143,11 +143,11 @@ def _result(one: Scenario | Result | str | Path) -> Result:
     return (one if isinstance(one, Scenario) else Scenario.load(one)).run()
 
 
-def _column(name: str, result: Result) -> Column:
+def _compared(name: str, result: Result) -> ComparedRun:
     bubble, lanes, memory = result.bubble, result.lanes, result.memory
     stages = memory.per_stage
     held = [in_flight(slots(lanes, int(lanes.trace.rank_class[stage.rank]))) for stage in stages]
-    return Column(
+    return ComparedRun(
         name=name,
         schedule=result.job.pipeline.schedule,
         step_time=result.step_time,

@@ -1,4 +1,4 @@
-"""What else a scenario must say when its GPUs are cut up another way."""
+"""What else a scenario must say so that its global batch stays when its GPUs are cut up another way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainsim.contracts.job import Job
 from trainsim.scenario.scenario import Scenario
 
 
-def recut(
+def keeping_batch(
     scenario: Scenario,
     job: Job,
     *,

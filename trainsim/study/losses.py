@@ -9,7 +9,7 @@ from trainsim.contracts.job import Skip
 from trainsim.contracts.system import System
 from trainsim.program.lower import lower
 from trainsim.simulate import Simulation
-from trainsim.study.explain.counterfactual import Change, balanced, seconds, without_collectives, without_messages, work
+from trainsim.study.counterfactual import Change, balanced, seconds, without_collectives, without_messages, work
 
 CAUSES: Mapping[str, Change] = {
     "imbalance": balanced,

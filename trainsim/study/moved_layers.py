@@ -13,8 +13,11 @@ from trainsim.contracts.job import Slow
 from trainsim.result.result import Result
 from trainsim.schedules.lookup import facts
 from trainsim.schedules.placement import model_stage
-from trainsim.study.explain.options import LAYERS, Trial
+from trainsim.study.trial import Change
+from trainsim.units import format_layout
 
+LAYERS = "layers"
+"""The kind of changes that move layers."""
 NEAR_MEAN = 0.005
 """Above the mean by less than this, a stage is not slow."""
 MOST = 3
@@ -75,7 +78,7 @@ def _touches(result: Result, slow: Slow, rank: int) -> bool:
     return coordinates is not None and bool((coordinates == rank).any())
 
 
-def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
+def moves(result: Result, slow: Slowest) -> Iterator[Change]:
     """One layer from the slowest rank to each of those that have least to do, and as many layers as level the ranks."""
     if not slow.matters:
         return
@@ -83,13 +86,17 @@ def moves(result: Result, slow: Slowest) -> Iterator[Trial]:
     for rank in np.argsort(slow.busy, kind="stable").tolist()[:MOST]:
         move = _move(held, layout, slow.stage, rank)
         if move:
-            title = f"one layer to stage {move[1]}"
+            title = f"one layer moved to stage {move[1]}"
             if result.job.pipeline.chunks > 1:
-                title = f"one layer of virtual stage {move[0]} to virtual stage {move[1]} (on stage {rank})"
-            yield Trial(kind=LAYERS, title=title, changes={"pipeline.layout": _moved(layout, *move)})
+                title = f"one layer of virtual stage {move[0]} moved to {move[1]} (on stage {rank})"
+            yield Change(kind=LAYERS, title=title, values={"pipeline.layout": _moved(layout, *move)})
     level, moved = _levelled(held, layout, slow.busy, _layer_seconds(result))
     if moved > 1:
-        yield Trial(kind=LAYERS, title=f"{moved} layers, so that {level} remain", changes={"pipeline.layout": level})
+        yield Change(
+            kind=LAYERS,
+            title=f"{moved} layers moved, so that {format_layout(level)} remain",
+            values={"pipeline.layout": level},
+        )
 
 
 def _held(result: Result) -> list[list[int]]:

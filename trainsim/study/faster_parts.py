@@ -1,4 +1,4 @@
-"""Each resource twice as fast, as a job of its own."""
+"""Each part of a machine twice as fast, as a job of its own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ KERNELS = ("forward", "backward", "recompute")
 BETWEEN_NODES = ("network", "latency")
 
 
-def resources(job: Job) -> tuple[str, ...]:
-    """Names in RESOURCES that *job* has."""
+def faster_parts(job: Job) -> tuple[FasterPart, ...]:
+    """Those that *job* has."""
     missing = {*(BETWEEN_NODES if job.cluster.nodes == 1 else ()), *(() if job.sharding.offload.any else ("storage",))}
-    return tuple(name for name in RESOURCES if name not in missing)
+    return tuple(part for name, part in FASTER_PARTS.items() if name not in missing)
 
 
-class Resource(NamedTuple):
+class FasterPart(NamedTuple):
     """Something that could be faster: in words, how, and the kinds of spans on the critical path that it carries."""
 
     title: str
@@ -81,12 +81,12 @@ def _host(job: Job) -> Job:
     return replace(job, framework=replace(framework, host=quick, communication=sent))
 
 
-RESOURCES: Mapping[str, Resource] = {
-    "arithmetic": Resource("GPU arithmetic", _arithmetic, KERNELS),
-    "memory": Resource("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
-    "local": Resource("links inside nodes", _local, ("tp",)),
-    "storage": Resource("memory of hosts, drives", _storage, ("offload",)),
-    "network": Resource("network bandwidth", _network, ("pp", "dp")),
-    "latency": Resource("network latency", _latency, ("pp", "dp", "other")),
-    "host": Resource("host", _host, ("host",)),
+FASTER_PARTS: Mapping[str, FasterPart] = {
+    "arithmetic": FasterPart("GPU arithmetic", _arithmetic, KERNELS),
+    "memory": FasterPart("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
+    "local": FasterPart("links inside nodes", _local, ("tp",)),
+    "storage": FasterPart("memory of hosts, drives", _storage, ("offload",)),
+    "network": FasterPart("network bandwidth", _network, ("pp", "dp")),
+    "latency": FasterPart("network latency", _latency, ("pp", "dp", "other")),
+    "host": FasterPart("host", _host, ("host",)),
 }

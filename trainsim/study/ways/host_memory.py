@@ -1,0 +1,54 @@
+"""States in the memory of the host, or on its drives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.contracts.job import Job
+from trainsim.scenario.scenario import Scenario
+from trainsim.sharding import strategies
+from trainsim.study.trial import Change
+from trainsim.study.ways import MEMORY, TIME, way
+from trainsim.study.ways.shared_states import saving_more, switched
+
+OFFLOAD = "offload"
+
+
+@way("states on the host", MEMORY)
+def offloaded(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """The optimizer on the CPU, and the parameters too; with another strategy where the job's own cannot."""
+    now = job.sharding
+    optimizer, parameters = now.offload.optimizer != "none", now.offload.parameters != "none"
+    if not optimizer and not strategies[now.strategy].moves_together:
+        yield from _on_cpu(scenario, job, "optimizer on the CPU", ("optimizer",))
+    if not parameters:
+        keys = ("parameters",) if optimizer else ("optimizer", "parameters")
+        yield from _on_cpu(scenario, job, f"{'parameters' if optimizer else 'all states'} on the CPU", keys)
+
+
+@way("room on the host", MEMORY)
+def room_on_host(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """What is on the CPU on drives instead, if there are any: for hosts with little memory."""
+    on_cpu = job.sharding.offload.optimizer == "cpu"
+    if on_cpu and job.cluster.node.drive and not strategies[job.sharding.strategy].moves_together:
+        yield Change(kind=OFFLOAD, title="optimizer on the drives", values={"sharding.offload.optimizer": "nvme"})
+
+
+@way("nothing on the host", MEMORY, TIME)
+def nothing_offloaded(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """All states back on the GPUs: faster, and hosts may have little memory."""
+    if job.sharding.offload.any:
+        yield Change(kind=OFFLOAD, title="nothing offloaded", values={"sharding.offload": {}})
+
+
+def _on_cpu(scenario: Scenario, job: Job, title: str, keys: tuple[str, ...]) -> Iterator[Change]:
+    """Some states on the CPU, by the job's strategy or the first that can and saves more than it."""
+    now = job.sharding.strategy
+    able = next((name for name in (now, *saving_more(now)) if strategies[name].offloads.issuperset(keys)), None)
+    if able is None:
+        return
+    values = {f"sharding.offload.{key}": "cpu" for key in keys}
+    if able != now:
+        strategy = switched(scenario, able)
+        title, values = f"{strategy.title}, {title}", {**strategy.values, **values}
+    yield Change(kind=OFFLOAD, title=title, values=values)

@@ -1,0 +1,44 @@
+"""Kernels and optimizers that keep less or are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.contracts.job import Job
+from trainsim.scenario.scenario import Scenario
+from trainsim.study.trial import Change
+from trainsim.study.ways import MEMORY, TIME, way
+
+FUSED = "flash2"
+"""The attention kernel that runs on every GPU and keeps no scores."""
+UNNAMED = "generic"
+"""The curve that stands in for kernels that nobody measured."""
+
+
+@way("attention that keeps no scores", MEMORY)
+def fused_attention(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """A fused kernel, where scores are kept."""
+    if job.training.attention == "eager":
+        yield _attention(FUSED)
+
+
+@way("attention kernel", TIME)
+def attention_kernel(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """Every kernel with a curve of its own on this GPU, but the job's; one in fp8 only for a job in fp8."""
+    curves = job.cluster.gpu.kernels.attention.curves
+    named = [kernel for kernel in curves if kernel != UNNAMED]
+    for kernel in named or [FUSED]:
+        quantized = kernel.endswith("fp8") and job.training.precision != "fp8"
+        if kernel != job.training.attention and not quantized:
+            yield _attention(kernel)
+
+
+@way("8-bit optimizer", MEMORY)
+def small_optimizer(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """Adam with moments of one byte."""
+    if job.training.optimizer.name in ("adam", "adamw"):
+        yield Change(kind="optimizer", title="8-bit Adam", values={"training.optimizer": "adam8bit"})
+
+
+def _attention(kernel: str) -> Change:
+    return Change(kind="kernels", title=f"{kernel} attention", values={"training.attention": kernel})

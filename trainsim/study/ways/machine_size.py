@@ -1,0 +1,39 @@
+"""More GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainsim.contracts.job import Job
+from trainsim.scenario.context import Context
+from trainsim.scenario.named import find_cluster
+from trainsim.scenario.scenario import Scenario
+from trainsim.study.trial import Change
+from trainsim.study.ways import MEMORY, way
+from trainsim.study.ways.kept_batch import keeping_batch
+
+
+@way("more nodes", MEMORY)
+def more_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """Twice the nodes."""
+    twice = 2 * job.cluster.nodes
+    values = {"cluster.nodes": twice, **keeping_batch(scenario, job, ranks=2 * job.cluster.ranks)}
+    yield Change(kind="gpus", title=f"{twice} nodes", values=values)
+
+
+@way("whole nodes", MEMORY)
+def whole_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """All GPUs of each node, where the scenario uses some of them."""
+    places = _places(scenario)
+    if places > job.cluster.gpus_per_node:
+        ranks = job.cluster.nodes * places
+        values = {"cluster.gpus_per_node": places, **keeping_batch(scenario, job, ranks=ranks)}
+        yield Change(kind="gpus", title=f"all {places} GPUs of a node", values=values)
+
+
+def _places(scenario: Scenario) -> int:
+    """GPUs of a node as the topology file says."""
+    data = scenario.to_dict()
+    bare = {key: value for key, value in data["cluster"].items() if key != "gpus_per_node"}
+    same = Scenario({**data, "cluster": bare}, scenario.origin)
+    return find_cluster(Context(spec=same.spec, data=same.data, origin=same.origin)).gpus_per_node
