@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trainsim.study.explain.layers import moves, slowest
 
 from tests.jobs import SMALL, run_small, same_spans, scenario, small
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, UnknownName
 from trainsim.models.transformer import load_model, transformer
 from trainsim.program.estimate import estimate
 from trainsim.program.parts import work_out
+from trainsim.study.moved_layers import moves, slowest
 
 PLAIN: dict[str, Any] = SMALL["model"]
 WIDE = {"ffn_hidden": 5632}
