@@ -153,7 +153,7 @@ def test_explain_sees_the_slow_stage() -> None:
     assert slow.stage == 0
     assert slow.matters
     assert slow.reason == "its layers are larger than those of other stages"
-    assert any(trial.changes["pipeline.layout"][0] == 1 for trial in moves(run, slow))
+    assert any(change.values["pipeline.layout"][0] == 1 for change in moves(run, slow))
 
 
 def test_the_mapping_is_read_back() -> None:
