@@ -149,7 +149,7 @@ class Oracle:
         group = int(c.group_of[0][chain[0]])
         (receiver,) = (c.group_of[1] == group).nonzero()[0].tolist()
         row = [i.name, m, self.now, self.now, None]
-        self.spans[chain[0], f"send:{i.communicator}"].append(row)
+        self.spans[chain[0], i.communicator.chain].append(row)
 
         def done(_):
             row[4] = self.now

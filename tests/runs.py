@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.traces import Shape, pipeline
+from trainsim.contracts.groups import REPLICAS, TENSOR, Peers
 from trainsim.hardware.node import Node
 from trainsim.program.estimate import Estimate
 from trainsim.result.result import Result
@@ -18,13 +19,13 @@ class Network:
     def __init__(self, shape: Shape):
         ranks = np.arange(shape.stages * shape.replicas)
         self.mesh = SimpleNamespace(groups=lambda axis: ranks.reshape(shape.stages, -1).T)
-        self._members = {"tp": ranks.reshape(-1, 1).repeat(2, 1), "dp": ranks.reshape(shape.stages, -1)}
+        self._members = {TENSOR: ranks.reshape(-1, 1).repeat(2, 1), REPLICAS: ranks.reshape(shape.stages, -1)}
 
-    def has(self, name: str) -> bool:
-        return name in self._members
+    def has(self, peers: Peers) -> bool:
+        return peers in self._members
 
-    def members(self, name: str) -> np.ndarray:
-        return self._members[name]
+    def members(self, peers: Peers) -> np.ndarray:
+        return self._members[peers]
 
 
 def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None) -> Result:

@@ -13,6 +13,7 @@ from trainsim.analysis.kinds import PARTS
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import memory
 from trainsim.analysis.reasons import Facts
+from trainsim.contracts.groups import REPLICAS
 
 SHAPES = [
     Shape(),
@@ -141,7 +142,7 @@ def test_traffic_of_the_mean_rank():
     lanes = lanes_of(shape)
     book = ledger(lanes)
     traffic = communication(
-        lanes, breakdown(lanes, book), waiting(lanes, book), lambda name: (2, 0.5 if name == "dp" else 0.0)
+        lanes, breakdown(lanes, book), waiting(lanes, book), lambda name: (2, 0.5 if name == REPLICAS else 0.0)
     )
     assert traffic["tp"].operations == 4 * 2 * 2
     assert traffic["tp"].bytes_per_rank == pytest.approx(16 * 1e6)  # two ranks: 2 (n - 1) / n = 1

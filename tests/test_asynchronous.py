@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
+from trainsim.contracts.groups import WORLD
 from trainsim.contracts.instructions import EARLY, Kernel, Meet, Program
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
@@ -78,7 +79,7 @@ def test_each_update_has_its_reduction_and_no_norm(name: str, times: int, overla
         sum(i.nbytes for i in some if isinstance(i, Meet) and i.name.startswith("reduce")) for some in (usual, mine)
     )
     assert often == reduced / 2 * times
-    assert not any(isinstance(i, Meet) and i.communicator == "world" for i in mine)
+    assert not any(isinstance(i, Meet) and i.communicator == WORLD for i in mine)
     assert sum(isinstance(i, Kernel) and i.name == "optimizer" for i in mine) == times
 
 

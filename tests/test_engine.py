@@ -13,8 +13,9 @@ import pytest
 
 from tests.agreement import assert_contiguous, assert_same, distance
 from tests.steps import LARGE, STEPS, step
-from tests.workload import Hardware, Job, build, pairs, rings
+from tests.workload import FORWARD, Hardware, Job, build, pairs, rings
 from trainsim.contracts.exact import COARSE_TICK
+from trainsim.contracts.groups import TENSOR, WORLD, Group
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.errors import Deadlock, InvalidProgram
@@ -124,9 +125,9 @@ def test_a_hold_is_taken_whole_and_a_load_in_proportion():
     world = rings(hardware, np.array([[0, 1]]), sm=0.25)
     chains = {
         "compute": tasks(Kernel("k", "forward", 3.0)),
-        "dp": tasks(Meet("all", "dp", "world", "all_reduce", 25e9 * 2)),
+        "dp": tasks(Meet("all", "dp", WORLD, "all_reduce", 25e9 * 2)),
     }
-    trace = run(fold(one(chains, hardware, {"world": world}, ranks=2)))
+    trace = run(fold(one(chains, hardware, {WORLD: world}, ranks=2)))
     seconds = 4.0 + 8e-6
     assert trace.spans(0, "dp").end[0] == pytest.approx(seconds)
     assert trace.spans(0, "compute").end[0] == pytest.approx(4.0)  # 3/4 of the SMs all along
@@ -134,8 +135,8 @@ def test_a_hold_is_taken_whole_and_a_load_in_proportion():
 
 def test_a_meeting_starts_when_the_last_has_come():
     hardware = Hardware(ranks=4)
-    c = {"tp": rings(hardware, np.arange(4).reshape(1, 4))}
-    chains = {"compute": tasks(Kernel("k", "forward", 1.0), Meet("sum", "tp", "tp", "all_reduce", 300e9))}
+    c = {TENSOR: rings(hardware, np.arange(4).reshape(1, 4))}
+    chains = {"compute": tasks(Kernel("k", "forward", 1.0), Meet("sum", "tp", TENSOR, "all_reduce", 300e9))}
     trace = run(fold(one(chains, hardware, c, ranks=4, slow={2: 2.0})))
     spans = trace.spans(0, "compute")
     assert spans.posted.tolist() == [0.0, 1.0]
@@ -145,9 +146,9 @@ def test_a_meeting_starts_when_the_last_has_come():
 
 def test_part_of_a_collective_can_be_hidden():
     hardware = Hardware(ranks=2)
-    c = {"tp": rings(hardware, np.arange(2).reshape(1, 2))}
+    c = {TENSOR: rings(hardware, np.arange(2).reshape(1, 2))}
     whole, half = (
-        run(fold(one({"compute": tasks(Meet("m", "tp", "tp", "all_reduce", 1e9, exposed=e))}, hardware, c, ranks=2)))
+        run(fold(one({"compute": tasks(Meet("m", "tp", TENSOR, "all_reduce", 1e9, exposed=e))}, hardware, c, ranks=2)))
         for e in (1.0, 0.5)
     )
     assert half.duration == pytest.approx(whole.duration / 2, rel=1e-9)
@@ -156,8 +157,8 @@ def test_part_of_a_collective_can_be_hidden():
 def ring_of_messages(n, *, blocking=False, nbytes=2e8, slow=None, **hardware):
     """Each rank passes something on to the next, several rounds: both ends of a message may be of one class."""
     hw = Hardware(ranks=n, **hardware)
-    c = {"cp": pairs(hw, np.arange(n), np.roll(np.arange(n), -1), sm=0.1)}
-    send = Send("pass on", "cp", "cp", nbytes, "in", blocking=blocking)
+    c = {FORWARD: pairs(hw, np.arange(n), np.roll(np.arange(n), -1), sm=0.1)}
+    send = Send("pass on", "cp", FORWARD, nbytes, "in", blocking=blocking)
     kernel = Kernel("attention", "forward", 5e-3)
     chains = {"compute": tasks(send, kernel, Wait("in"), count=5)}
     return hw.system([Program(chains=chains)], np.zeros(n, np.int64), c, slow)
@@ -177,14 +178,14 @@ def test_a_ring_of_messages(slow, blocking, hardware):
 
 def test_messages_in_flight_share_their_port_and_do_not_stop_the_sender():
     hardware = Hardware(ranks=2)
-    c = {"pp": pairs(hardware, np.array([0]), np.array([1]))}
+    c = {FORWARD: pairs(hardware, np.array([0]), np.array([1]))}
     sender = Program(
-        chains={"compute": tasks(Send("m", "pp", "pp", 300e9, "go"), Kernel("k", "forward", 0.5), count=2)}
+        chains={"compute": tasks(Send("m", "pp", FORWARD, 300e9, "go"), Kernel("k", "forward", 0.5), count=2)}
     )
     receiver = Program(chains={"compute": tasks(Wait("go"), Kernel("r", "forward", 0.25), count=2)})
     trace = run(fold(prune(hardware.system([sender, receiver], [0, 1], c))))
     assert trace.spans(0, "compute").end.tolist() == [0.5, 1.0]
-    messages = trace.spans(0, "send:pp")
+    messages = trace.spans(0, FORWARD.chain)
     assert messages.start.tolist() == [0.0, 0.5]
     assert messages.end == pytest.approx([1.5, 2.0], abs=1e-4)  # alone half a second, then two at half speed
     assert trace.spans(1, "compute").start == pytest.approx([1.5, 2.0], abs=1e-4)
@@ -237,17 +238,17 @@ def test_a_chain_that_waits_for_an_event_nobody_sets():
 
 def test_two_ranks_that_wait_for_each_others_message():
     hardware = Hardware(ranks=2)
-    c = {"pp": pairs(hardware, np.array([0, 1]), np.array([1, 0]))}
-    chains = {"compute": tasks(Wait("go"), Send("m", "pp", "pp", 8.0, "go"))}
-    with pytest.raises(Deadlock, match="only a message 'pp' from rank 1 could"):
+    c = {FORWARD: pairs(hardware, np.array([0, 1]), np.array([1, 0]))}
+    chains = {"compute": tasks(Wait("go"), Send("m", "pp", FORWARD, 8.0, "go"))}
+    with pytest.raises(Deadlock, match="only a message 'pp-forward' from rank 1 could"):
         run(fold(one(chains, hardware, c, ranks=2)))
 
 
 @pytest.mark.parametrize("merge", [True, False])
 def test_a_member_that_does_not_come(merge):
     hardware = Hardware(ranks=4)
-    c = {"tp": rings(hardware, np.arange(4).reshape(1, 4))}
-    meet = Meet("sum", "tp", "tp", "all_reduce", 1e6)
+    c = {TENSOR: rings(hardware, np.arange(4).reshape(1, 4))}
+    meet = Meet("sum", "tp", TENSOR, "all_reduce", 1e6)
     come = Program(chains={"compute": tasks(Kernel("k", "forward", 1.0), meet, count=3)})
     leave = Program(chains={"compute": tasks(Kernel("k", "forward", 1.0), meet, count=2)})
     with pytest.raises(Deadlock) as stuck:
@@ -259,8 +260,10 @@ def test_a_member_that_does_not_come(merge):
 
 def test_members_that_post_different_things():
     hardware = Hardware(ranks=2)
-    c = {"tp": rings(hardware, np.arange(2).reshape(1, 2))}
-    programs = [Program(chains={"compute": tasks(Meet("sum", "tp", "tp", "all_reduce", size))}) for size in (1e6, 2e6)]
+    c = {TENSOR: rings(hardware, np.arange(2).reshape(1, 2))}
+    programs = [
+        Program(chains={"compute": tasks(Meet("sum", "tp", TENSOR, "all_reduce", size))}) for size in (1e6, 2e6)
+    ]
     with pytest.raises(InvalidProgram, match="post different things at turn 0"):
         run(fold(hardware.system(programs, [0, 1], c)))
 
@@ -268,13 +271,13 @@ def test_members_that_post_different_things():
 @pytest.mark.parametrize(
     ("meet", "message"),
     [
-        (Meet("x", "tp", "tp", "broadcast", 1.0), "wants 'broadcast' of communicator 'tp', which has all_reduce"),
-        (Meet("x", "ep", "ep", "all_to_all", 1.0), "rank 0 uses communicator 'ep', in which it has no group"),
+        (Meet("x", "tp", TENSOR, "broadcast", 1.0), "wants 'broadcast' of communicator 'tp', which has all_reduce"),
+        (Meet("x", "ep", Group(("ep",)), "all_to_all", 1.0), "rank 0 uses communicator 'ep', in which it has no group"),
     ],
 )
 def test_unknown_operations_and_communicators(meet, message):
     hardware = Hardware(ranks=2)
-    c = {"tp": rings(hardware, np.arange(2).reshape(1, 2))}
+    c = {TENSOR: rings(hardware, np.arange(2).reshape(1, 2))}
     with pytest.raises(InvalidProgram, match=message):
         run(fold(one({"compute": tasks(meet)}, hardware, c, ranks=2)))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.agreement import assert_same
-from tests.workload import Hardware, Job, build, pairs
+from tests.workload import FORWARD, Hardware, Job, build, pairs
 from trainsim.contracts.instructions import Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.actor import actors_of
@@ -67,8 +67,8 @@ def test_only_the_last_backward_pass_is_loud():
 def test_a_chain_that_sends_is_not_known_to_rest():
     """Its messages travel on after it has said that it is done."""
     hardware = Hardware(ranks=2, nvlink=1e9)
-    c = {"pp": pairs(hardware, np.array([0]), np.array([1]), sm=0.5)}
-    send = Send("m", "pp", "pp", 1e9, "in")
+    c = {FORWARD: pairs(hardware, np.array([0]), np.array([1]), sm=0.5)}
+    send = Send("m", "pp", FORWARD, 1e9, "in")
     sender = Program(chains=chains(main=[*GO, (K,)], side=[(Wait("go", 0), send, send, Signal("done", 0))]))
     receiver = Program(chains=chains(main=[(Wait("in", 0), K)]))
     system = hardware.system([sender, receiver], [0, 1], c)

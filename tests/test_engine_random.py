@@ -10,6 +10,7 @@ from tests.agreement import assert_contiguous, assert_same, distance
 from tests.oracle import CLOSE, fair_rates
 from tests.workload import Hardware, Job, build, pairs, rings
 from trainsim.contracts.exact import grains
+from trainsim.contracts.groups import Group, Messages
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.fairshare import FLOOR, Use, max_min
@@ -69,7 +70,12 @@ def programs(draw, collectives, messages, shared_chains):
     chains, after = {}, []
     for name in collectives:
         meet = Meet(
-            name, "dp", name, draw(pick("all_reduce", "all_gather")), draw(pick(3e7, 1e8)), exposed=draw(pick(1.0, 0.6))
+            name,
+            "dp",
+            Group((name,)),
+            draw(pick("all_reduce", "all_gather")),
+            draw(pick(3e7, 1e8)),
+            exposed=draw(pick(1.0, 0.6)),
         )
         if name in shared_chains:
             main.insert(draw(st.integers(0, len(main))), meet)
@@ -81,7 +87,7 @@ def programs(draw, collectives, messages, shared_chains):
                 after.append(Wait(f"done {name}", draw(pick(None, 0))))
     for name in messages:
         blocking = draw(st.booleans())
-        send = Send(name, "pp", name, draw(pick(2e7, 3e8)), f"in {name}", blocking=blocking)
+        send = Send(name, "pp", Messages(name, 1), draw(pick(2e7, 3e8)), f"in {name}", blocking=blocking)
         main.insert(draw(st.integers(0, len(main))), send)
         if draw(st.booleans()):
             later = Kernel("later", "other", 1e-3, 0.3)
@@ -101,13 +107,13 @@ def systems(draw):
     collectives = draw(pick(("a",), ("a", "b"), ("a", "b", "c")))
     for name in collectives:
         size, order = draw(orders(ranks))
-        communicators[name] = rings(
+        communicators[Group((name,))] = rings(
             hardware, order.reshape(-1, size), operations=("all_reduce", "all_gather"), sm=draw(pick(0.0, 0.2))
         )
     messages = draw(pick((), ("m",), ("m", "n")))
     for name in messages:
         _, order = draw(orders(ranks))
-        communicators[name] = pairs(hardware, order, np.roll(order, 1), sm=draw(pick(0.0, 0.1)))
+        communicators[Messages(name, 1)] = pairs(hardware, order, np.roll(order, 1), sm=draw(pick(0.0, 0.1)))
     shared = draw(st.sets(st.sampled_from(collectives)))
     kinds = [draw(programs(collectives, messages, shared))]
     program_of = np.zeros(ranks, np.int64)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.steps import STEPS, step
 from tests.test_engine_random import systems
-from tests.workload import Hardware, Job, build, pairs, rings
+from tests.workload import FORWARD, Hardware, Job, build, pairs, rings
+from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Task, Template
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
@@ -126,33 +127,33 @@ def test_kernels_of_one_chain_never_fill_the_gpu():
 
 def test_collectives_of_the_compute_chain_never_meet_its_kernels():
     group = rings(Hardware(ranks=2), np.array([[0, 1]]), sm=0.2, operations=("all_gather", "reduce_scatter"))
-    meets = [Meet("m", "tp", "tp", operation, 1e6) for operation in ("all_gather", "reduce_scatter")]
-    alone = prune(compute_only({"compute": [*kernels([1.0]), *meets]}, {"tp": group}))
+    meets = [Meet("m", "tp", TENSOR, operation, 1e6) for operation in ("all_gather", "reduce_scatter")]
+    alone = prune(compute_only({"compute": [*kernels([1.0]), *meets]}, {TENSOR: group}))
     assert (alone.sm == -1).all()
-    assert all(len(p.use_group) == 0 for p in alone.communicators["tp"].patterns.values())
-    beside = prune(compute_only({"compute": kernels([1.0]), "tp": meets}, {"tp": group}))
+    assert all(len(p.use_group) == 0 for p in alone.communicators[TENSOR].patterns.values())
+    beside = prune(compute_only({"compute": kernels([1.0]), "tp": meets}, {TENSOR: group}))
     assert (beside.sm >= 0).all()
-    assert all(p.use_hold.all() for p in beside.communicators["tp"].patterns.values())  # ports are never full
+    assert all(p.use_hold.all() for p in beside.communicators[TENSOR].patterns.values())  # ports are never full
 
 
 def test_messages_may_be_in_flight_together():
     message = pairs(Hardware(ranks=2), np.array([0, 1]), np.array([1, 0]))
-    send = Send("m", "pp", "pp", 1e6, "in")
+    send = Send("m", "pp", FORWARD, 1e6, "in")
     for instructions, kept in (
         ([send], 0),  # one message fits
         ([send, send], 4),  # two do not
-        ([Send("m", "pp", "pp", 1e6, "in", blocking=True)] * 2, 0),  # one after the other
+        ([Send("m", "pp", FORWARD, 1e6, "in", blocking=True)] * 2, 0),  # one after the other
     ):
-        pruned = prune(compute_only({"compute": instructions}, {"pp": message}))
-        assert len(pruned.communicators["pp"].patterns["send"].use_group) == kept
+        pruned = prune(compute_only({"compute": instructions}, {FORWARD: message}))
+        assert len(pruned.communicators[FORWARD].patterns["send"].use_group) == kept
 
 
 def test_a_port_that_messages_and_collectives_use_stays():
     hardware = Hardware(ranks=2)
-    c = {"tp": rings(hardware, np.array([[0, 1]])), "pp": pairs(hardware, np.array([0, 1]), np.array([1, 0]))}
-    both = [Send("m", "pp", "pp", 1e6, "in"), Meet("m", "tp", "tp", "all_reduce", 1e6)]
+    c = {TENSOR: rings(hardware, np.array([[0, 1]])), FORWARD: pairs(hardware, np.array([0, 1]), np.array([1, 0]))}
+    both = [Send("m", "pp", FORWARD, 1e6, "in"), Meet("m", "tp", TENSOR, "all_reduce", 1e6)]
     pruned = prune(compute_only({"compute": both}, c))
-    assert len(pruned.communicators["tp"].patterns["all_reduce"].use_group) == 4
+    assert len(pruned.communicators[TENSOR].patterns["all_reduce"].use_group) == 4
 
 
 @pytest.mark.parametrize("name", STEPS)

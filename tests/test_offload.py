@@ -10,6 +10,7 @@ import pytest
 
 from tests.jobs import same_spans
 from trainsim.collectives.offload import offload_pattern
+from trainsim.contracts.groups import ALONE, REPLICAS, Queue
 from trainsim.contracts.instructions import Meet
 from trainsim.contracts.job import Job
 from trainsim.errors import TrainsimError
@@ -20,7 +21,6 @@ from trainsim.hardware.topology import parse_topology
 from trainsim.program import offload
 from trainsim.program.beside import cuts, tasks
 from trainsim.program.lower import lower
-from trainsim.program.network import OFFLOAD
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 from trainsim.result.result import Result
@@ -139,7 +139,7 @@ def test_copies_share_links_with_what_goes_to_nics() -> None:
     users = {
         name for name, c in plan.system.communicators.items() for p in c.patterns.values() if lane in p.use_resource
     }
-    assert {"offload", "dp-update"} <= users
+    assert {ALONE, REPLICAS} <= users
     nothing = lower(replace(job, sharding=replace(job.sharding, offload=type(job.sharding.offload)())))
     assert all(lane not in p.use_resource for c in nothing.system.communicators.values() for p in c.patterns.values())
 
@@ -432,18 +432,18 @@ def test_a_gather_begins_with_the_ranks_own_shard(device: str, operations: list[
     assert all(s.nbytes == 2e6 for s in steps)
 
 
-@pytest.mark.parametrize("chain", ["dp", "gather", "replicas", ""])
-def test_copies_of_a_flight_go_by_the_chain_that_carries_them_out(chain: str) -> None:
+@pytest.mark.parametrize("chain", [Queue.DATA, Queue.GATHER, Queue.REPLICAS, Queue.COMPUTE])
+def test_copies_of_a_flight_go_by_the_chain_that_carries_them_out(chain: Queue) -> None:
     """The strategies that exchange beside every pass put these steps into their flights."""
     job = scenario().resolve()
     steps = (Step("reduce_scatter", 8e6), *gradient_steps(job, 1e6, first=False))
     flight = Flight("reduce", steps, Moment(1, after=True), chain=chain)
     beside, role, blocks = Beside((flight,)), Role("B", True, True), work_out(job).blocks
     inline = [p for cut in cuts(beside, role, blocks).values() for p in (*cut.before, *cut.after)]
-    pieces = [i for t in tasks(beside, role, blocks).values() for i in t.instructions] if chain else inline
+    pieces = [i for t in tasks(beside, role, blocks).values() for i in t.instructions] if flight.beside else inline
     copies = [p for p in pieces if isinstance(p, Meet) and p.kind == "offload"]
     assert [c.operation for c in copies] == ["host_in", "host_out"]
-    assert {c.communicator for c in copies} == {f"offload-{chain}" if chain else "offload"} <= set(OFFLOAD)
+    assert {c.communicator for c in copies} == {ALONE.on(chain)}
 
 
 def test_new_parameters_go_to_where_parameters_lie() -> None:

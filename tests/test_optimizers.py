@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import run_small, same_spans, scenario, small
+from trainsim.contracts.groups import REPLICAS, TENSOR, Group, Within
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName
 from trainsim.models.counts import parameters_per_rank
@@ -122,23 +123,23 @@ def test_muon_gathers_momenta_where_they_are_shared() -> None:
     matrices = sum(m.elements for m in parts.trained(1).matrices)
     meets = [i for i in optimizer_step(parts, 1, 2) if isinstance(i, Meet)]
     assert [(m.communicator, m.operation, m.nbytes) for m in meets] == [
-        ("dp-update", "all_gather", 2 * matrices),
-        ("tp", "all_gather", 2 * matrices * 2 / 2),
+        (REPLICAS, "all_gather", 2 * matrices),
+        (TENSOR, "all_gather", 2 * matrices * 2 / 2),
     ]
     alone = [i for i in optimizer_step(parts, 1, 1) if isinstance(i, Meet)]
-    assert [m.communicator for m in alone] == ["tp"]
+    assert [m.communicator for m in alone] == [TENSOR]
 
 
 @pytest.mark.parametrize(
-    ("sharding", "groups"),
-    [({"strategy": "zero1", "instances": 2}, "dp-update-within-4"), ({"strategy": "fsdp"}, "dp-update"),
-     ({"strategy": "hsdp", "shard_size": 2}, "dp-update-within-2")],
+    ("sharding", "group"),
+    [({"strategy": "zero1", "instances": 2}, REPLICAS.only(Within(4))), ({"strategy": "fsdp"}, REPLICAS),
+     ({"strategy": "hsdp", "shard_size": 2}, REPLICAS.only(Within(2)))],
 )  # fmt: skip
-def test_muon_gathers_among_those_who_share(sharding: dict[str, Any], groups: str) -> None:
+def test_muon_gathers_among_those_who_share(sharding: dict[str, Any], group: Group) -> None:
     change = {"training__optimizer": "muon", "parallel": {"tp": 2, "pp": 1}, "sharding": sharding}
     parts = work_out(small(**change))
     meets = [i for i in optimizer_step(parts, 0, parts.exchange(0).shard) if isinstance(i, Meet)]
-    assert [m.communicator for m in meets] == [groups, "tp"]
+    assert [m.communicator for m in meets] == [group, TENSOR]
     assert scenario(**change).run().step_time > 0
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import run_small, same_spans, small
+from trainsim.contracts.groups import REPLICAS, WORLD, Messages
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.contracts.job import Job, Pipeline
 from trainsim.engine import run
@@ -115,9 +116,9 @@ def _appended(program: Program, *instructions: object, chain: str = "compute") -
     ("instruction", "chain", "message"),
     [
         (Wait("godot"), "compute", "waits for 'godot' of microbatch 0, which nobody sets"),
-        (Meet("lonely", "dp", "dp-update", "all_reduce", 8.0), "side", "from the chains"),
-        (Meet("lonely", "other", "world", "all_reduce", 8.0), "compute", "post different collectives"),
-        (Send("stray", "pp", "pp-forward", 8.0, "nowhere"), "compute", "which does not wait for it"),
+        (Meet("lonely", "dp", REPLICAS, "all_reduce", 8.0), "side", "from the chains"),
+        (Meet("lonely", "other", WORLD, "all_reduce", 8.0), "compute", "post different collectives"),
+        (Send("stray", "pp", Messages("forward", 1), 8.0, "nowhere"), "compute", "which does not wait for it"),
     ],
 )
 def test_an_illegal_program_is_refused(instruction: object, chain: str, message: str) -> None:
@@ -361,7 +362,7 @@ def test_an_order_that_blocks_for_ever_is_said_to() -> None:
 def test_two_way_pipelines_hold_and_reduce_two_replicas(name: str) -> None:
     plan, usual = lower(scheduled(name)), lower(scheduled("1f1b"))
     assert sum(p.parameters for p in plan.system.programs) == 2 * sum(p.parameters for p in usual.system.programs)
-    assert plan.parts.network.size("dp") == 2 * usual.parts.network.size("dp")
+    assert plan.parts.network.size(REPLICAS) == 2 * usual.parts.network.size(REPLICAS)
 
 
 @pytest.mark.parametrize("steps", [2, 5])

@@ -8,6 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from trainsim.contracts.exact import ticks
+from trainsim.contracts.groups import REPLICAS, TENSOR, Messages
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Memory, Program, Send, Task, Template
 from trainsim.contracts.trace import Label, Rows, Run, Trace
 from trainsim.schedules import Slot, schedules
@@ -52,7 +53,7 @@ def kernels(shape: Shape, work: str) -> list[Kernel | Meet]:
             ]
         for kind, name, seconds in parts:
             if seconds and kind == "tp":
-                out.append(Meet(name, "tp", "tp", "all_reduce", 1e6, layer=layer, stream="tp"))
+                out.append(Meet(name, "tp", TENSOR, "all_reduce", 1e6, layer=layer, stream="tp"))
             elif seconds:
                 out.append(Kernel(name, kind, ticks(seconds / shape.layers), layer=layer))
     return out
@@ -69,6 +70,9 @@ def run_of(shape: Shape, instructions: list[Kernel | Meet]) -> Run:
     return Run(labels, starts, starts, tuple(ends))
 
 
+WAYS = {"F": Messages("forward", 1), "B": Messages("backward", -1)}
+
+
 class Builder:
     """Carries out the slots of every stage as soon as their inputs are there."""
 
@@ -80,7 +84,7 @@ class Builder:
         ]
         self.runs: list[Run] = []
         self.names = [(r, "compute") for r in range(p)]
-        self.names += [(r, f"send:{way}") for way in ("pp-forward", "pp-backward") for r in range(p)]
+        self.names += [(r, way.chain) for way in WAYS.values() for r in range(p)]
         self.number = {name: k for k, name in enumerate(self.names)}
         self.rows = [Rows() for _ in self.names]
         self.work = {w: (self.run(kernels(shape, w)), kernels(shape, w)) for w in ("F", "B")}
@@ -126,7 +130,7 @@ class Builder:
         if not 0 <= to < p * self.shape.chunks or p == 1:
             self.arrived[slot.work, to, slot.microbatch] = (end, None)
             return
-        chain = self.number[rank, "send:pp-forward" if slot.work == "F" else "send:pp-backward"]
+        chain = self.number[rank, WAYS[slot.work].chain]
         rows = self.rows[chain]
         rows.causes[len(rows)] = (rank, len(self.rows[rank]) - 1)
         rows.table.extend((self.send, slot.microbatch, end, end))
@@ -149,7 +153,7 @@ class Builder:
     def update(self) -> list[Kernel | Meet]:
         shape = self.shape
         out: list[Kernel | Meet] = (
-            [Meet("gradients", "dp", "dp", "all_reduce", 1e9, stream="dp")] if shape.reduce else []
+            [Meet("gradients", "dp", REPLICAS, "all_reduce", 1e9, stream="dp")] if shape.reduce else []
         )
         out += [Kernel("adam", "optimizer", ticks(shape.update))] if shape.update else []
         if out:
@@ -176,7 +180,7 @@ def programs(shape: Shape, builder: Builder, update: list[Kernel | Meet]) -> tup
     """One per stage: what the builder carried out, as templates."""
     templates = {
         (w, c): Template(
-            w, c, (*builder.work[w][1], Send("send", "pp", f"pp-{'forward' if w == 'F' else 'backward'}", 1e6, "x")),
+            w, c, (*builder.work[w][1], Send("send", "pp", WAYS[w], 1e6, "x")),
             holds(shape.activation, w, len(builder.work[w][1])),
         )
         for w in ("F", "B") for c in range(shape.chunks)
@@ -203,5 +207,6 @@ def pipeline(shape: Shape) -> tuple[Trace, tuple[Program, ...], np.ndarray]:
         rank_class=rank_class, representative=np.arange(shape.stages) * shape.replicas, runs=builder.runs,
         chains=tuple(builder.names), rows=tuple(builder.rows),
         tasks=tuple(stages[c].chains["compute"] if name == "compute" else () for c, name in builder.names),
+        messages={way.chain: way for way in WAYS.values()},
     )  # fmt: skip
     return trace, stages, rank_class

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainsim.contracts.groups import REPLICAS, TENSOR, WORLD, Messages, Peers
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.contracts.system import Communicator, Ints, Pattern, System
 
 # name, seconds per unit, SM, HBM
+FORWARD, BACKWARD = Messages("forward", 1), Messages("backward", -1)
 LAYER = (
     ("norm1", 0.05, 0.6, 0.9), ("qkv", 0.6, 1.0, 0.3), ("rope", 0.04, 0.5, 0.9), ("attention", 0.3, 1.0, 0.2),
     ("projection", 0.2, 1.0, 0.3), ("add1", 0.03, 0.5, 0.9), ("norm2", 0.05, 0.6, 0.9), ("copy", 0.05, 0.6, 0.9),
@@ -104,7 +106,7 @@ class Hardware:
         )  # fmt: skip
 
 
-def owners(nearest: Ints, communicators: dict[str, Communicator]) -> Ints:
+def owners(nearest: Ints, communicators: dict[Peers, Communicator]) -> Ints:
     """*nearest*, where no group uses the resource without that rank's post."""
     owner = nearest.copy()
     for c in communicators.values():
@@ -179,18 +181,18 @@ def build(job: Job, hardware: Hardware | None = None) -> System:
     shape, names = {"tp": job.tp, "dp": job.dp, "pp": job.pp}, job.order.split()
     grid = np.arange(job.ranks).reshape([shape[n] for n in reversed(names)])
     grid = np.moveaxis(grid, [list(reversed(names)).index(n) for n in ("pp", "dp", "tp")], [0, 1, 2])
-    c: dict[str, Communicator] = {}
+    c: dict[Peers, Communicator] = {}
     if job.tp > 1:
         operations = ("all_gather", "reduce_scatter") if job.sequence_parallel else ("all_reduce",)
-        c["tp"] = rings(hardware, grid, operations=operations, sm=0.1, hbm=0.1)
+        c[TENSOR] = rings(hardware, grid, operations=operations, sm=0.1, hbm=0.1)
     if job.dp > 1:
         operations = ("reduce_scatter", "all_gather") if job.zero1 else ("all_reduce",)
-        c["dp"] = rings(hardware, np.swapaxes(grid, 1, 2), operations=operations, sm=job.dp_sm, hbm=job.dp_hbm)
+        c[REPLICAS] = rings(hardware, np.swapaxes(grid, 1, 2), operations=operations, sm=job.dp_sm, hbm=job.dp_hbm)
     if job.pp > 1:
-        c["forward"] = pairs(hardware, grid[:-1].ravel(), grid[1:].ravel(), sm=job.p2p_sm)
-        c["backward"] = pairs(hardware, grid[1:].ravel(), grid[:-1].ravel(), sm=job.p2p_sm)
+        c[FORWARD] = pairs(hardware, grid[:-1].ravel(), grid[1:].ravel(), sm=job.p2p_sm)
+        c[BACKWARD] = pairs(hardware, grid[1:].ravel(), grid[:-1].ravel(), sm=job.p2p_sm)
     if job.norm:
-        c["world"] = rings(hardware, grid.reshape(1, -1), sm=0.05)
+        c[WORLD] = rings(hardware, grid.reshape(1, -1), sm=0.05)
     stage = np.empty(job.ranks, np.int64)
     stage[grid.ravel()] = np.repeat(np.arange(job.pp), job.dp * job.tp)
     return hardware.system([_program(job, s) for s in range(job.pp)], stage, c, job.slow)
@@ -204,9 +206,9 @@ def _program(job: Job, stage: int) -> Program:
     cuts = {-(-layers * (k + 1) // job.buckets): k for k in range(job.buckets)} if job.dp > 1 else {}
     message = {"kind": "pp", "nbytes": job.activation, "stream": "pp", "blocking": job.blocking}
     before = () if first else (Wait("activation"),)
-    after = () if last else (Send("F>", communicator="forward", event="activation", **message),)
+    after = () if last else (Send("F>", communicator=FORWARD, event="activation", **message),)
     head = () if last else (Wait("gradient"),)
-    tail = () if first else (Send("B<", communicator="backward", event="gradient", **message),)
+    tail = () if first else (Send("B<", communicator=BACKWARD, event="gradient", **message),)
     final: list[Instruction] = [*head]
     for k in range(layers):
         final += backward
@@ -220,7 +222,7 @@ def _program(job: Job, stage: int) -> Program:
     }  # fmt: skip
     update: list[Instruction] = [Wait("reduced", 0)] if job.dp > 1 else []
     if job.norm:
-        update.append(Meet("norm", "dp", "world", "all_reduce", 8.0))
+        update.append(Meet("norm", "dp", WORLD, "all_reduce", 8.0))
     update.append(Kernel("optimizer", "optimizer", 5 * job.kernel, 0.6, 0.9))
     slots = ((w if w == "F" or k < m - 1 else "Z", k) for w, k in one_f_one_b(stage, job.pp, m))
     compute = [Task(templates[w], k) for w, k in slots]
@@ -234,9 +236,9 @@ def _reduction(job: Job, cuts: dict[int, int], size: float) -> tuple[Task, ...]:
     operation = "reduce_scatter" if job.zero1 else "all_reduce"
     reduce: list[Instruction] = []
     for k in cuts.values():
-        reduce += [Wait(f"bucket{k}"), Meet(f"gradients{k}", "dp", "dp", operation, size, -1, "dp")]
+        reduce += [Wait(f"bucket{k}"), Meet(f"gradients{k}", "dp", REPLICAS, operation, size, -1, "dp")]
     if job.zero1:
-        reduce.append(Meet("parameters", "dp", "dp", "all_gather", size / 2, -1, "dp", 0.5))
+        reduce.append(Meet("parameters", "dp", REPLICAS, "all_gather", size / 2, -1, "dp", 0.5))
     return (Task(Template("reduce", 0, (*reduce, Signal("reduced"))), 0),)
 
 
@@ -245,12 +247,12 @@ def _layer(job: Job, tag: str, factor: float, collectives: bool) -> tuple[Instru
     out: list[Instruction] = []
     for k, (name, seconds, sm, hbm) in enumerate(LAYER):
         if job.tp > 1 and collectives and job.sequence_parallel and k in (0, 6):
-            out.append(Meet(f"{tag}.gather{k // 6}", "tp", "tp", "all_gather", job.activation, -1, "tp"))
+            out.append(Meet(f"{tag}.gather{k // 6}", "tp", TENSOR, "all_gather", job.activation, -1, "tp"))
         out.append(Kernel(f"{tag}.{name}", {"f": "forward", "r": "recompute"}.get(tag, "backward"),
                           seconds * job.kernel * factor, sm, hbm))  # fmt: skip
         if job.tp > 1 and collectives and k in (5, 11):
             operation = "reduce_scatter" if job.sequence_parallel else "all_reduce"
-            out.append(Meet(f"{tag}.reduce{k // 6}", "tp", "tp", operation, job.activation, -1, "tp"))
+            out.append(Meet(f"{tag}.reduce{k // 6}", "tp", TENSOR, operation, job.activation, -1, "tp"))
     return tuple(out)
 
 

@@ -110,7 +110,7 @@ class _Account:
             running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
             seconds[COLUMN["pp"]] += running.sum()
             self._idle(lane, since, gap, gap - running)
-            self._note(lane, source.owner, "own messages" if mine else source.name.removeprefix("send:"), total)
+            self._note(lane, source.owner, "own messages" if mine else self.lanes.trace.title(source.name), total)
         elif mine and source.name != "compute":
             self._beside(lane, source, lanes.row_last[cause], since, since + gap)
             self._note(lane, source.owner, source.name, total)

@@ -11,6 +11,7 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN, COMMUNICATION
 from trainsim.analysis.lanes import Lanes
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Meet, Program, Send
 
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
@@ -41,7 +42,7 @@ class Traffic:
 class Groups(Protocol):
     """Who talks to whom: for a communicator, ranks per group and the part of the hops that leaves a node."""
 
-    def __call__(self, communicator: str) -> tuple[int, float]: ...
+    def __call__(self, communicator: Peers) -> tuple[int, float]: ...
 
 
 def communication(

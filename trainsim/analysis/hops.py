@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainsim.contracts.groups import Peers
 from trainsim.hardware.cluster import Cluster
 from trainsim.parallel.mesh import Mesh
 from trainsim.program.network import Network
@@ -16,18 +17,18 @@ class Hops:
     def __init__(self, cluster: Cluster, network: Network):
         self._cluster = cluster
         self._network = network
-        self._known: dict[str, tuple[int, float]] = {}
+        self._known: dict[Peers, tuple[int, float]] = {}
 
     @property
     def mesh(self) -> Mesh:
         return self._network.mesh
 
-    def __call__(self, communicator: str) -> tuple[int, float]:
+    def __call__(self, communicator: Peers) -> tuple[int, float]:
         if communicator not in self._known:
             self._known[communicator] = self._work_out(communicator)
         return self._known[communicator]
 
-    def _work_out(self, communicator: str) -> tuple[int, float]:
+    def _work_out(self, communicator: Peers) -> tuple[int, float]:
         if not self._network.has(communicator):
             return 1, 0.0
         members = self._network.members(communicator)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from trainsim.analysis.kinds import BUSY, COLUMN, PASSES
 from trainsim.contracts.exact import TICK
+from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import KINDS, Program
 from trainsim.contracts.trace import Trace
 
@@ -23,7 +24,8 @@ Bools = npt.NDArray[np.bool_]
 class Lane:
     """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
     for late peers inside the row; ``task`` is the number of the task that a row belongs to, ``in_pass`` and
-    ``busy`` whether that is a pass, or a pass or an early update."""
+    ``busy`` whether that is a pass, or a pass or an early update;
+    ``messages`` is what the chain carries, if it carries messages."""
 
     number: int
     owner: int
@@ -40,13 +42,14 @@ class Lane:
     cause: Ints
     in_pass: Bools
     busy: Bools
+    messages: Messages | None
 
     def __len__(self) -> int:
         return len(self.start)
 
     @property
     def is_messages(self) -> bool:
-        return self.name.startswith("send:")
+        return self.messages is not None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,6 +213,7 @@ class Lanes:
             first=kind[first[run]], last=kind[first[run] + size[run] - 1], seconds=lane_seconds, held=lane_held,
             task=task, cause=cause, in_pass=np.array([work in PASSES for work in works])[mine],
             busy=np.array([work in BUSY for work in works])[mine],
+            messages=self.trace.messages.get(name),
         )  # fmt: skip
 
     def _correct(self, k: int, run: Ints, seconds: Floats, held: Floats, end: Floats) -> None:

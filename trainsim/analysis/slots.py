@@ -146,7 +146,7 @@ def idle(lanes: Lanes, c: int) -> Idle:
     chain = np.where(cause >= 0, lanes.chain_of[cause], -1)
     owner = np.array([one.owner for one in lanes.all], np.int64)
     source = np.where(chain >= 0, lanes.stage[owner[chain]], -1)
-    names = [lanes.all[k].name.removeprefix("send:") if k >= 0 else "" for k in chain.tolist()]
+    names = [lanes.trace.title(lanes.all[k].name) if k >= 0 else "" for k in chain.tolist()]
     what = [*names[: len(rows)], *("peers" for _ in late), ""]
     order = np.argsort(start, kind="stable")
     order = order[end[order] > start[order]]

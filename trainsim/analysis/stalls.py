@@ -104,13 +104,13 @@ def _reasons(lanes: Lanes, lane: Lane, mine: Passes, gap: Floats) -> tuple[float
     chain = lanes.chain_of[cause]
     since = lane.posted[mine.rows[known]] - gap
     under_way = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
-    names = [one.name for one in lanes.all]
+    carries = [one.messages.carries if one.messages else "" for one in lanes.all]
     owners = np.array([one.owner for one in lanes.all])
     messages = np.array([one.is_messages for one in lanes.all])[chain]
     own = messages & (owners[chain] == lane.owner)
     under_way[own] = gap[own]
     late = np.where(messages, gap - under_way, 0.0)
-    forward, backward = (np.array([way in name for name in names])[chain] for way in ("forward", "backward"))
+    forward, backward = (np.array([what == way for what in carries])[chain] for way in ("forward", "backward"))
     network = float(under_way[messages].sum())
     activations, gradients = float(late[forward].sum()), float(late[backward].sum())
     return network, activations, gradients, total - network - activations - gradients

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from trainsim.contracts.groups import Group, Messages
+
 KINDS = (
     "forward",
     "backward",
@@ -59,7 +61,7 @@ class Meet:
 
     name: str
     kind: str
-    communicator: str
+    communicator: Group
     operation: str
     nbytes: float
     layer: int = -1
@@ -77,7 +79,7 @@ class Send:
 
     name: str
     kind: str
-    communicator: str
+    communicator: Messages
     nbytes: float
     event: str
     layer: int = -1

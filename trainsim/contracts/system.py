@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program
 
 Ints = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Communicator:
-    """One use of groups of ranks (``tp``, ``dp``, ``pp-forward``, ...).
+    """Groups of ranks, or pairs, and what they carry out together.
 
     ``group_of[label][rank]`` is the group that the rank belongs to with that part, or -1. A collective has the one
     label 0. A message has two: 0 sends and posts, 1 receives and is passive.
@@ -93,7 +94,7 @@ class System:
     programs: tuple[Program, ...]
     program_of: Ints
     slow: Floats
-    communicators: dict[str, Communicator]
+    communicators: dict[Peers, Communicator]
     resources: int
     sm: Ints
     hbm: Ints

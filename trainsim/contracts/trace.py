@@ -5,6 +5,7 @@ Contract 2: what happened, folded. One row per run of spans and class of ranks; 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chains_of
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Task
 from trainsim.errors import UnknownName
 
@@ -95,8 +97,8 @@ class Trace:
     """The step of every rank: ``rank_class`` says whose rows are a rank's.
 
     ``chains`` numbers the pairs (class, chain name); ``rows[k]`` belong to ``chains[k]``, and so do the
-    ``tasks[k]`` of the program. Messages have rows of their own under the chain name ``send:<communicator>``, without
-    tasks, in the order in which they were sent.
+    ``tasks[k]`` of the program. Messages have rows of their own, without tasks, in the order in which they were sent:
+    ``messages`` says what the chains carry that are such rows.
     """
 
     rank_class: Ints
@@ -105,6 +107,7 @@ class Trace:
     chains: tuple[tuple[int, str], ...]
     rows: tuple[Rows, ...]
     tasks: tuple[tuple[Task, ...], ...]
+    messages: Mapping[str, Messages] = field(default_factory=dict)
     events: int = 0
 
     @cached_property
@@ -120,6 +123,10 @@ class Trace:
         """All labels of the step, each once."""
         shared = {id(run.labels): run.labels for run in self.runs}
         return tuple(dict.fromkeys(label for labels in shared.values() for label in labels))
+
+    def title(self, chain: str) -> str:
+        """The name of a chain for readers: that of the messages that it carries, or its own."""
+        return str(self.messages.get(chain, chain))
 
     def chain_names(self, rank: int) -> tuple[str, ...]:
         """The chains of a rank, those of its messages last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program, Signal, Wait
 from trainsim.engine.operations import Flags
 from trainsim.errors import InvalidProgram
@@ -16,7 +17,7 @@ class Actor:
 
     __slots__ = ("_top", "flags", "hbm", "number", "ports", "program", "program_number", "rank", "slow", "sm", "turns")
 
-    def __init__(self, quotient: Quotient, number: int, ports: dict[tuple[str, int], int], top: int):
+    def __init__(self, quotient: Quotient, number: int, ports: dict[tuple[Peers, int], int], top: int):
         system = quotient.system
         self.number, self.ports, self._top = number, ports, top
         self.rank = int(quotient.representative[number])
@@ -25,14 +26,14 @@ class Actor:
         self.slow = float(system.slow[self.rank])
         self.sm, self.hbm = int(quotient.sm[number]), int(quotient.hbm[number])
         self.flags: dict[str, Flags] = {}
-        self.turns: dict[str, list[int]] = {}
+        self.turns: dict[Peers, list[int]] = {}
 
-    def port(self, communicator: str, label: int = 0) -> int:
+    def port(self, communicator: Peers, label: int = 0) -> int:
         """The group class that this class belongs to with that part."""
         group = self.ports.get((communicator, label), -1)
         if group < 0:
             raise InvalidProgram(
-                f"rank {self.rank} uses communicator {communicator!r}, in which it has no "
+                f"rank {self.rank} uses communicator {str(communicator)!r}, in which it has no "
                 f"{'group' if label == 0 else 'peer that sends to it'}"
             )
         return group
@@ -43,7 +44,7 @@ class Actor:
             self.flags[name] = [None] * self._top
         return self.flags[name]
 
-    def turn(self, communicator: str) -> list[int]:
+    def turn(self, communicator: Peers) -> list[int]:
         """The counter of its posts."""
         return self.turns.setdefault(communicator, [0])
 

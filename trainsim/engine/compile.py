@@ -7,8 +7,10 @@ Labels, phases and runs are shared between classes wherever they are equal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any
 
+from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
 from trainsim.contracts.trace import Label, Run
 from trainsim.engine.actor import Actor, receivers
@@ -20,12 +22,17 @@ from trainsim.engine.operations import Await, Free, Meeting, Message, Post, Set,
 from trainsim.engine.work import Timed, Works
 from trainsim.fold.quotient import Quotient
 
-ALONE = None  # an instruction that is in no run
-PLAIN = ""  # may be in any run
+
+class Merges(Enum):
+    """How an instruction goes with its neighbours, unless it is a collective that may be met jointly."""
+
+    NEVER = 0
+    ALWAYS = 1
 
 
 class Compiler:
-    """Compiles the tasks of all classes. ``runs`` become those of the trace; ``lanes`` keep the rows of messages.
+    """Compiles the tasks of all classes. ``runs`` become those of the trace; ``lanes`` keep the rows of messages,
+    and ``messages`` what a lane of a name carries.
 
     With *merge* off every kernel and collective is an event of its own.
     """
@@ -34,12 +41,13 @@ class Compiler:
         self.quotient, self.actors, self.clock, self.fabric, self.merge = quotient, actors, clock, fabric, merge
         self.runs: list[Run] = []
         self.lanes: list[Chain] = []
+        self.messages: dict[str, Messages] = {}
         self.joints = Joints(clock, len(quotient.groups), self.runs)
         self.meetings: list[dict[int, Meeting]] = [{} for _ in quotient.groups]
         self.works = Works(quotient, fabric)
         self._receivers = receivers(quotient)
         self._chains = sum(len(actor.program.chains) for actor in actors)
-        self._lane_of: dict[tuple[int, str], Chain] = {}
+        self._lane_of: dict[tuple[int, Messages], Chain] = {}
         self._operations: dict[tuple[int, int, bool], tuple[Operation, ...]] = {}
         self._bodies: dict[Any, Body] = {}
         self._run_number: dict[Any, int] = {}
@@ -61,39 +69,42 @@ class Compiler:
 
     def _compile(self, actor: Actor, template: Template, quiet: bool) -> Iterator[Operation]:
         run: list[Timed] = []
-        joint, first = PLAIN, 0
+        joint: Group | Merges = Merges.ALWAYS
+        first = 0
         for k, i in enumerate(template.instructions):
             kind = self._kind(actor, i, quiet)
-            if run and (kind is ALONE or not self.merge or (kind and joint and kind != joint)):
+            others = kind != joint and Merges.ALWAYS not in (kind, joint)
+            if run and (kind is Merges.NEVER or not self.merge or others):
                 yield self._run(actor, template, first, run, joint, quiet)
-                run, joint = [], PLAIN
-            if kind is ALONE:
+                run, joint = [], Merges.ALWAYS
+            if kind is Merges.NEVER:
                 yield self._alone(actor, template, k, i, quiet)
                 continue
             assert isinstance(i, Kernel | Meet)
-            first, joint = (first if run else k), joint or kind
+            first, joint = (first if run else k), (kind if joint is Merges.ALWAYS else joint)
             run.append(i)
         if run:
             yield self._run(actor, template, first, run, joint, quiet)
 
-    def _kind(self, actor: Actor, i: Instruction, quiet: bool) -> str | None:
-        """``ALONE``, ``PLAIN``, or the communicator whose collectives may be met jointly in one run.
+    def _kind(self, actor: Actor, i: Instruction, quiet: bool) -> Group | Merges:
+        """How *i* merges with its neighbours, or the communicator whose collectives may be met jointly in one run.
 
         In quiet tasks this depends on the program only: all members of a group must cut runs at the same places.
         """
         if isinstance(i, Kernel):
-            return PLAIN
+            return Merges.ALWAYS
         if not isinstance(i, Meet):
-            return ALONE
+            return Merges.NEVER
         key = actor.program_number, i.communicator
         if quiet and key in self._multiple:
-            return ALONE if key in self._mixed else i.communicator
-        return PLAIN if self.quotient.groups[actor.port(i.communicator)].posters == 1 else ALONE
+            return Merges.NEVER if key in self._mixed else i.communicator
+        alone = self.quotient.groups[actor.port(i.communicator)].posters == 1
+        return Merges.ALWAYS if alone else Merges.NEVER
 
     def _run(
-        self, actor: Actor, template: Template, first: int, run: list[Timed], joint: str, quiet: bool
+        self, actor: Actor, template: Template, first: int, run: list[Timed], joint: Group | Merges, quiet: bool
     ) -> Operation:
-        if joint and self.quotient.groups[actor.port(joint)].posters > 1:
+        if not isinstance(joint, Merges) and self.quotient.groups[actor.port(joint)].posters > 1:
             return self._joint(actor, template, first, run, joint)
         phases = self.works.phases(actor, run, quiet)
         number = self._number(template, first, phases)
@@ -112,12 +123,12 @@ class Compiler:
         number = self._number(template, k, phases)
         if isinstance(i, Send):
             flags = self.actors[self._receivers[group]].event(i.event)
-            lane = self._lane(actor.number, f"send:{i.communicator}")
+            lane = self._lane(actor.number, i.communicator)
             return Message(self.fabric, number, phases, lane=lane, flags=flags, blocking=i.blocking)
         return Post(self.fabric, number, phases, meet=i, group=group, posters=self.quotient.groups[group].posters,
                     turn=actor.turn(i.communicator), meetings=self.meetings[group])  # fmt: skip
 
-    def _joint(self, actor: Actor, template: Template, first: int, run: list[Timed], communicator: str) -> Operation:
+    def _joint(self, actor: Actor, template: Template, first: int, run: list[Timed], communicator: Group) -> Operation:
         meets = [k for k, i in enumerate(run) if isinstance(i, Meet) and i.communicator == communicator]
         head, group = meets[0], actor.port(communicator)
         seconds = self.works.phases(actor, run, True).volumes
@@ -134,11 +145,12 @@ class Compiler:
         return Joint(self.joints, body, run=number, head=alone, meet=meet, group=group,
                      posters=self.quotient.groups[group].posters, turn=actor.turn(communicator))  # fmt: skip
 
-    def _lane(self, rank_class: int, name: str) -> Chain:
+    def _lane(self, rank_class: int, messages: Messages) -> Chain:
         """The rows of a class's messages of one communicator; numbered after all chains."""
-        lane = self._lane_of.get((rank_class, name))
+        lane = self._lane_of.get((rank_class, messages))
         if lane is None:
-            lane = self._lane_of[rank_class, name] = Chain(self._chains + len(self.lanes), rank_class, name)
+            lane = Chain(self._chains + len(self.lanes), rank_class, messages.chain)
+            self._lane_of[rank_class, messages], self.messages[lane.name] = lane, messages
             self.lanes.append(lane)
         return lane
 
@@ -161,7 +173,7 @@ class Compiler:
         return self._labels[key]
 
 
-def _meeting_kinds(quotient: Quotient, actors: list[Actor]) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
+def _meeting_kinds(quotient: Quotient, actors: list[Actor]) -> tuple[set[tuple[int, Peers]], set[tuple[int, Peers]]]:
     """(Program, communicator) with groups of several classes, and those with groups of several programs."""
     multiple, mixed = set(), set()
     for actor in actors:

@@ -48,5 +48,6 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
         chains=tuple((chain.rank_class, chain.name) for chain in (*chains, *lanes)),
         rows=tuple(chain.rows for chain in (*chains, *lanes)),
         tasks=(*(p.chains[c.name] for p, c in zip(programs, chains, strict=True)), *(() for _ in lanes)),
+        messages=compiler.messages,
         events=clock.scheduled(),
     )

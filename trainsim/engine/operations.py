@@ -89,7 +89,7 @@ class Post:
             meeting = self.meetings[turn] = Meeting(self.posters, self.phases, Event(self.fabric.clock))
         elif meeting.phases is not self.phases:
             raise InvalidProgram(
-                f"members of communicator {self.meet.communicator!r} post different things at turn {turn}: one of "
+                f"members of communicator {str(self.meet.communicator)!r} post different things at turn {turn}: one of "
                 f"them {self.meet.name!r} of microbatch {microbatch} in chain {chain.name!r}; all of a group need the "
                 f"same operation and bytes"
             )

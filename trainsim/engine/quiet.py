@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import and_
 
+from trainsim.contracts.groups import Group, Messages
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Template
 from trainsim.engine.actor import Actor
 from trainsim.engine.rest import intervals_at_work
@@ -26,8 +27,8 @@ class _Outline:
 
     sm: bool
     hbm: bool
-    meets: frozenset[tuple[str, str]]  # (communicator, operation)
-    sends: frozenset[str]
+    meets: frozenset[tuple[Group, str]]  # (communicator, operation)
+    sends: frozenset[Messages]
 
 
 def _outline(template: Template) -> _Outline:
@@ -105,8 +106,8 @@ def _reach(quotient: Quotient, actor: Actor, outlines: list[_Outline]) -> _Reach
         for communicator, operation in outline.meets:
             loads, holds = quotient.groups[actor.port(communicator)].uses.get(operation, Loads((), ()))
             runs |= {r for r, _, _ in (*loads, *holds)}
-        for communicator in outline.sends:
-            for loads, holds in quotient.groups[actor.port(communicator)].uses.values():
+        for sent in outline.sends:
+            for loads, holds in quotient.groups[actor.port(sent)].uses.values():
                 messages |= {r for r, _, _ in (*loads, *holds)}
     return runs - {-1}, messages
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Send, Signal
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain
@@ -51,7 +52,7 @@ def _what(quotient: Quotient, actors: list[Actor], chain: Chain) -> str:
     )
     missing = _missing(quotient, actors, chain, meet.communicator, turn)
     return (
-        f"{meet.operation} {meet.name!r} of communicator {meet.communicator!r} (turn {turn}), "
+        f"{meet.operation} {meet.name!r} of communicator {str(meet.communicator)!r} (turn {turn}), "
         f"to which {_ranks(missing)} did not come"
     )
 
@@ -71,16 +72,16 @@ def _event(quotient: Quotient, actor: Actor, event: str, microbatch: int) -> str
         if isinstance(i, Send) and i.event == event
     }
     setters = [f"its own chain {name!r}" for name in chains]
-    for name in sorted(communicators):
+    for name in sorted(communicators, key=str):
         senders, receivers = quotient.system.communicators[name].group_of
         if receivers[actor.rank] >= 0:
             sender = np.flatnonzero(senders == receivers[actor.rank])
-            setters += [f"a message {name!r} from {_ranks(sender.tolist())}"]
+            setters += [f"a message {str(name)!r} from {_ranks(sender.tolist())}"]
     who = f"only {' or '.join(setters)} could" if setters else "nothing in any program does"
     return f"event {event!r} of microbatch {microbatch}, which nobody has set: {who}"
 
 
-def _missing(quotient: Quotient, actors: list[Actor], chain: Chain, communicator: str, turn: int) -> list[int]:
+def _missing(quotient: Quotient, actors: list[Actor], chain: Chain, communicator: Peers, turn: int) -> list[int]:
     """Members of the group of the chain's representative who have posted less than *turn* + 1 times."""
     group_of = quotient.system.communicators[communicator].group_of[0]
     members = np.flatnonzero(group_of == group_of[actors[chain.rank_class].rank])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 
 
@@ -24,7 +25,7 @@ class Graph:
     a: Ints
     b: Ints
     label: Ints
-    groups_at: dict[str, int]
+    groups_at: dict[Peers, int]
     resources_at: int
     used: Ints  # the resources that have a node, in the order of their nodes
 
@@ -34,7 +35,7 @@ def graph_of(system: System) -> Graph:
     used, at = used_resources(system), system.ranks
     colours, edges = _Colours(), _Edges()
     colours.add(system.program_of, system.slow)
-    groups_at: dict[str, int] = {}
+    groups_at: dict[Peers, int] = {}
     resources_at = system.ranks + sum(system.communicators[t[0]].groups for t in _twins(system.communicators))
     node = np.full(system.resources, -1)
     node[used] = resources_at + np.arange(len(used))
@@ -73,9 +74,9 @@ def used_resources(system: System) -> Ints:
     return np.flatnonzero(seen)
 
 
-def _twins(communicators: dict[str, Communicator]) -> list[list[str]]:
-    """Communicators over the same groups of ranks share their nodes: the names that do, together."""
-    out: list[list[str]] = []
+def _twins(communicators: dict[Peers, Communicator]) -> list[list[Peers]]:
+    """Communicators over the same groups of ranks share their nodes: those that do, together."""
+    out: list[list[Peers]] = []
     for name, communicator in communicators.items():
         groups = communicator.group_of
         for twins in out:

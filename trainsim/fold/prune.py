@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trainsim.contracts.exact import GRAIN
+from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send
 from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 from trainsim.fold.graph import distinct
@@ -49,9 +50,9 @@ class _Habits:
 
     sm: dict[str, float] = field(default_factory=dict)  # chain -> most that one of its kernels takes
     hbm: dict[str, float] = field(default_factory=dict)
-    posts: dict[str, set[str]] = field(default_factory=dict)  # chain -> communicators it posts to
-    operations: set[tuple[str, str]] = field(default_factory=set)  # (communicator, operation)
-    flights: Counter[str] = field(default_factory=Counter)  # communicator -> its messages at one time, at most
+    posts: dict[str, set[Group]] = field(default_factory=dict)  # chain -> communicators it posts to
+    operations: set[tuple[Group, str]] = field(default_factory=set)  # (communicator, operation)
+    flights: Counter[Peers] = field(default_factory=Counter)  # communicator -> its messages at one time, at most
 
 
 def _habits(program: Program) -> _Habits:
@@ -66,7 +67,7 @@ def _habits(program: Program) -> _Habits:
         out.hbm[name] = max((k.hbm for k in kernels), default=0.0)
         out.posts[name] = {m.communicator for m in meets}
         out.operations |= {(m.communicator, m.operation) for m in meets}
-        sends: dict[str, tuple[int, bool]] = {}
+        sends: dict[Messages, tuple[int, bool]] = {}
         for i, times in todo:
             if isinstance(i, Send):
                 before, blocking = sends.get(i.communicator, (0, True))
@@ -83,22 +84,22 @@ def _most_at_one_time(system: System) -> Floats:
         rank = np.flatnonzero(own >= 0)
         reference[own[rank]] = rank
     total = np.zeros(system.resources)
-    collectives: dict[str, Floats] = {}
-    for name, communicator in system.communicators.items():
-        mine, foreign = _uses(communicator, name, habits, reference)
+    collectives: dict[Peers, Floats] = {}
+    for peers, communicator in system.communicators.items():
+        mine, foreign = _uses(communicator, peers, habits, reference)
         if communicator.is_message:
-            flights = np.array([h.flights[name] for h in habits])
+            flights = np.array([h.flights[peers] for h in habits])
             total += mine * flights[system.program_of[reference]] + foreign * flights.max()
         else:
-            collectives[name] = mine
-            total += foreign * max(sum(name in posted for posted in h.posts.values()) for h in habits)
+            collectives[peers] = mine
+            total += foreign * max(sum(peers in posted for posted in h.posts.values()) for h in habits)
     for chain in dict.fromkeys(name for h in habits for name in h.posts):
         total += _busiest(system, habits, chain, collectives, system.program_of[reference])
     return total
 
 
 def _busiest(
-    system: System, habits: list[_Habits], chain: str, collectives: dict[str, Floats], program: Ints
+    system: System, habits: list[_Habits], chain: str, collectives: dict[Peers, Floats], program: Ints
 ) -> Floats:
     """The most that one chain of the rank that each resource belongs to takes at one time."""
     most = np.zeros(system.resources)
@@ -106,19 +107,19 @@ def _busiest(
         rank = np.flatnonzero(own >= 0)
         of_program = _grains(np.array([share.get(chain, 0.0) for share in shares]))
         most[own[rank]] = of_program[system.program_of[rank]]
-    for name, mine in collectives.items():
-        posts = np.array([name in h.posts.get(chain, ()) for h in habits])
+    for peers, mine in collectives.items():
+        posts = np.array([peers in h.posts.get(chain, ()) for h in habits])
         if posts.any():
             most = np.maximum(most, mine * posts[program])
     return most
 
 
-def _uses(communicator: Communicator, name: str, habits: list[_Habits], reference: Ints) -> tuple[Floats, Floats]:
+def _uses(communicator: Communicator, peers: Peers, habits: list[_Habits], reference: Ints) -> tuple[Floats, Floats]:
     """Per resource: what the group of the rank it belongs to takes, and what all other groups take together."""
     used = [
         pattern
         for operation, pattern in communicator.patterns.items()
-        if communicator.is_message or any((name, operation) in h.operations for h in habits)
+        if communicator.is_message or any((peers, operation) in h.operations for h in habits)
     ]
     patterns = distinct(used)
     mine, foreign = np.zeros(len(reference)), np.zeros(len(reference))

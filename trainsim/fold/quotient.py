@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.contracts.groups import Peers
 from trainsim.contracts.system import Bools, Communicator, Ints, Pattern, System
 from trainsim.fold.graph import Graph, graph_of, row_ids
 from trainsim.fold.refine import refine
@@ -34,7 +35,7 @@ class GroupClass:
     ``posters`` is the number of rank classes whose posts make a meeting. ``one_program``: all members run the same.
     """
 
-    communicator: str
+    communicator: Peers
     group: int
     posters: int
     uses: dict[str, Loads]
@@ -53,7 +54,7 @@ class Quotient:
     rank_class: Ints
     representative: Ints
     groups: tuple[GroupClass, ...]
-    group_of: dict[tuple[str, int], Ints]
+    group_of: dict[tuple[Peers, int], Ints]
     resources: int
     sm: Ints
     hbm: Ints
@@ -88,7 +89,7 @@ def _quotient(system: System, graph: Graph, colour: Ints, rounds: int) -> Quotie
     owned = np.ones(len(first), bool)
     owned[resource_class[system.owner[graph.used] < 0]] = False
     groups: list[GroupClass] = []
-    group_of: dict[tuple[str, int], Ints] = {}
+    group_of: dict[tuple[Peers, int], Ints] = {}
     for name, communicator in system.communicators.items():
         start = graph.groups_at[name]
         first, group_class = _classes(colour[start : start + communicator.groups])
@@ -145,7 +146,7 @@ class _Members:
 
 
 def _group_classes(
-    system: System, name: str, first: Ints, members: _Members, uses: dict[str, list[Loads]]
+    system: System, name: Peers, first: Ints, members: _Members, uses: dict[str, list[Loads]]
 ) -> list[GroupClass]:
     one_program = members.one_program(system.program_of)
     return [

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trainsim.program.beside import CHAINS, INLINE
+from trainsim.contracts.groups import Queue
 from trainsim.program.parts import Parts
 from trainsim.sharding.flights import Beside, Flight, Moment, Plan, Role, Step
-from trainsim.sharding.offload import OVER
 
 
 def excess(parts: Parts, plan: Plan) -> float:
@@ -36,7 +35,7 @@ class _Clock:
     parts: Parts
     now: float = 0.0
     late: float = 0.0
-    free: dict[str, float] = field(default_factory=dict)
+    free: dict[Queue, float] = field(default_factory=dict)
     over: dict[str, float] = field(default_factory=dict)
 
     def passes(self, forward: Beside, backward: Beside) -> None:
@@ -64,14 +63,14 @@ class _Clock:
         for flight in here.issued:
             self._start(flight)
         for flight in here.needed:
-            if flight.chain:
+            if flight.beside:
                 self._spend(max(0.0, self.over.get(flight.name, 0.0) - self.now))
         for step in here.copies:
-            self._spend(self._seconds(step, ""))
+            self._spend(self._seconds(step, Queue.COMPUTE))
 
     def _start(self, flight: Flight) -> None:
         seconds = sum(self._seconds(step, flight.chain) for step in flight.steps)
-        if not flight.chain:
+        if not flight.beside:
             self._spend(seconds)
             return
         issued = self.over.get(flight.issued, self.now) if isinstance(flight.issued, str) else self.now
@@ -81,11 +80,10 @@ class _Clock:
         self.now += seconds
         self.late += seconds
 
-    def _seconds(self, step: Step, chain: str) -> float:
+    def _seconds(self, step: Step, chain: Queue) -> float:
         if step.operation == "traffic":
             return self.parts.blocks.traffic("copy", step.nbytes, "other").seconds
-        name = OVER if step.over == OVER else CHAINS.get(chain, INLINE) + step.over.removeprefix("dp")
-        return self.parts.network.crowded_seconds(name, step.operation, step.nbytes)
+        return self.parts.network.crowded_seconds(step.over.on(chain), step.operation, step.nbytes)
 
 
 @dataclass

@@ -13,13 +13,6 @@ from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece, Signal, T
 from trainsim.program.blocks import Blocks
 from trainsim.program.templates import Cut
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
-from trainsim.sharding.offload import OVER
-
-CHAINS = {"dp": "dp", "replicas": "dp-replicas", "gather": "dp-gather"}
-"""Chain -> communicator over all replicas that it posts to."""
-BESIDE = tuple(CHAINS.values())
-INLINE = "dp-update"
-"""The communicator of what the compute chain itself posts."""
 
 
 def cuts(beside: Beside, role: Role, blocks: Blocks) -> dict[int, Cut]:
@@ -36,8 +29,8 @@ def tasks(beside: Beside, role: Role, blocks: Blocks) -> Mapping[str, Template]:
     """What each chain beside the pass does for it."""
     found: dict[str, list[Piece]] = {}
     for flight in beside.flights:
-        if flight.chain:
-            steps = list(_steps(flight, CHAINS[flight.chain], blocks))
+        if flight.beside:
+            steps = list(_steps(flight, blocks))
             held = (flight.takes, flight.gives) if steps else ((), ())
             pieces = found.setdefault(flight.chain, [])
             pieces += [Wait(_issue(flight, role)), *held[0], *steps, *held[1], Signal(_over(flight.name, role))]
@@ -60,18 +53,18 @@ def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[
     copied into them, and last what is sent from there."""
     here = [f for f in beside.flights if f.issued == moment]
     gathers, sent = ([f for f in here if f.gathers is gathers] for gathers in (True, False))
-    demanded = max((k + 1 for k, f in enumerate(gathers) if f.chain and f.needed == moment), default=0)
-    needed = [f for f in beside.flights if f.needed == moment and f.chain]
-    yield from (Signal(_issue(f, role)) for f in gathers[:demanded] if f.chain)
+    demanded = max((k + 1 for k, f in enumerate(gathers) if f.beside and f.needed == moment), default=0)
+    needed = [f for f in beside.flights if f.needed == moment and f.beside]
+    yield from (Signal(_issue(f, role)) for f in gathers[:demanded] if f.beside)
     yield from (Wait(_over(f.name, role)) for f in needed if f not in sent)
     yield from (Wait(_over(name, Role("F", False, False))) for at, name in beside.waits if at == moment)
-    yield from (Signal(_issue(f, role)) for f in gathers[demanded:] if f.chain)
+    yield from (Signal(_issue(f, role)) for f in gathers[demanded:] if f.beside)
     for flight in gathers:
         yield from _inline(flight, blocks)
     for at, mark in beside.marks:
         if at == moment:
             yield mark if isinstance(mark, Hold) else _traffic("copy", mark, blocks, "compute")
-    yield from (Signal(_issue(f, role)) for f in sent if f.chain)
+    yield from (Signal(_issue(f, role)) for f in sent if f.beside)
     yield from (Wait(_over(f.name, role)) for f in needed if f in sent)
     for flight in sent:
         yield from _inline(flight, blocks)
@@ -79,10 +72,10 @@ def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[
 
 def _inline(flight: Flight, blocks: Blocks) -> Iterator[Piece]:
     """What the pass itself does of a flight."""
-    steps = list(_steps(flight, CHAINS.get(flight.chain, INLINE), blocks))
+    steps = list(_steps(flight, blocks))
     if not steps:  # nobody else is there: the pass itself holds what is left behind
         yield from _left(flight)
-    elif not flight.chain:
+    elif not flight.beside:
         yield from (*flight.takes, *steps, *flight.gives)
 
 
@@ -94,15 +87,13 @@ def _left(flight: Flight) -> Iterator[Hold]:
     yield from (Hold(category, nbytes) for category, nbytes in level.items())
 
 
-def _steps(flight: Flight, communicator: str, blocks: Blocks) -> Iterator[Kernel | Meet]:
+def _steps(flight: Flight, blocks: Blocks) -> Iterator[Kernel | Meet]:
     for step in flight.steps:
+        group, stream = step.over.on(flight.chain), "offload" if step.over.alone else "dp"
         if step.operation == "traffic":
             yield _traffic(flight.name, step, blocks, "dp")
-        elif step.over == OVER:  # of one rank: on a communicator of its own for each chain that posts it
-            name = "-".join(filter(None, (OVER, flight.chain)))
-            yield Meet(flight.name, "offload", name, step.operation, step.nbytes, stream="offload")
-        elif blocks.network.has(name := communicator + step.over.removeprefix("dp")):
-            yield Meet(flight.name, "dp", name, step.operation, step.nbytes, stream="dp")
+        elif group.alone or blocks.network.has(group):
+            yield Meet(flight.name, stream, group, step.operation, step.nbytes, stream=stream)
 
 
 def _traffic(name: str, step: Step, blocks: Blocks, stream: str) -> Kernel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainsim.contracts.groups import TENSOR, Queue
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
@@ -165,8 +166,8 @@ class Blocks:
             yield from (self.kernel(w, kind) for w in o.forward)
             if o.parallel == "row":
                 yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
-            for nbytes in o.reduced if self.network.has("tp") else ():
-                yield Meet(f"{o.name}.all_reduce", "tp", "tp", "all_reduce", nbytes, stream="tp")
+            for nbytes in o.reduced if self.network.has(TENSOR) else ():
+                yield Meet(f"{o.name}.all_reduce", "tp", TENSOR, "all_reduce", nbytes, stream="tp")
 
     def _backward(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
@@ -205,17 +206,19 @@ class Blocks:
                 yield from (self.kernel(w, "backward") for w in o.weight_gradient)
 
     def _tp(self, o: Operation, operation: str) -> tuple[Meet, ...]:
-        if not self.network.has("tp"):
+        if not self.network.has(TENSOR):
             return ()
         framework, training = self.job.framework, self.job.training
         exposed = framework.communication.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
-        return (Meet(f"{o.name}.{operation}", "tp", "tp", operation, o.boundary, stream="tp", exposed=exposed),)
+        return (Meet(f"{o.name}.{operation}", "tp", TENSOR, operation, o.boundary, stream="tp", exposed=exposed),)
 
     def _beside(self, meets: tuple[Meet, ...], kernels: tuple[Kernel, ...]) -> Iterator[Piece]:
         """The collective under the kernels that do not need it, if the framework overlaps them."""
         if meets and kernels and self.job.training.tp_overlap == "wgrad":
             (meet,) = meets
-            yield Overlapped(Meet(meet.name, "tp", "tp-async", meet.operation, meet.nbytes, stream="tp"), kernels)
+            yield Overlapped(
+                Meet(meet.name, "tp", TENSOR.on(Queue.OVERLAP), meet.operation, meet.nbytes, stream="tp"), kernels
+            )
         else:
             yield from meets
             yield from kernels
@@ -246,7 +249,7 @@ class Blocks:
             elif isinstance(p, Meet):
                 yield p.kind, self.network.seconds(p.communicator, p.operation, p.nbytes) * p.exposed
             else:
-                meet = self.network.seconds("tp", p.meet.operation, p.meet.nbytes)
+                meet = self.network.seconds(p.meet.communicator, p.meet.operation, p.meet.nbytes)
                 kernels = sum(k.seconds for k in p.kernels)
                 yield "backward", kernels
                 yield "tp", max(0.0, meet - kernels)

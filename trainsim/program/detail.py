@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece
 from trainsim.program.network import Network
 
@@ -26,7 +27,7 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
         if isinstance(i, Kernel):
             run.append(i)
             holds.append([])
-        elif isinstance(i, Meet) and i.communicator == "tp":
+        elif isinstance(i, Meet) and i.communicator == TENSOR:
             seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
             run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream))
             holds.append([])

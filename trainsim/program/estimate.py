@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from trainsim.contracts.groups import REPLICAS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
@@ -91,7 +92,7 @@ def _message(parts: Parts) -> tuple[float, float]:
     """Seconds of a message alone, and seconds for which its sender waits."""
     if parts.job.parallel.pp == 1:
         return 0.0, 0.0
-    seconds = parts.network.crowded_seconds("pp-forward", "message", parts.message_bytes)
+    seconds = parts.network.crowded_seconds(Messages("forward", 1), "message", parts.message_bytes)
     framework = parts.job.framework
     return seconds, (seconds + framework.communication.p2p_overhead if framework.communication.p2p_blocking else 0.0)
 
@@ -113,7 +114,7 @@ def _message_latency(parts: Parts, message: float) -> float:
 def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
     """Reductions and gathers of a rank that no computation hides, with the copies that follow reductions."""
     mine = Rank(parts=parts, rank=rank)
-    if not (parts.network.has("dp") or mine.offloads):
+    if not (parts.network.has(REPLICAS) or mine.offloads):
         return 0.0
     reductions, gathers = (_bucket_seconds(mine, chunks) for chunks in (exchange.reductions, exchange.gathers))
     copies = [[offload.copies_seconds(mine, b) for b in chunk] for chunk in exchange.reductions]
@@ -134,7 +135,7 @@ def _skipped(parts: Parts) -> float:
 def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
     """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
     crowded = mine.parts.network.crowded_seconds
-    return [[crowded("dp" + b.among, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
+    return [[crowded(b.over, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
 def _windows(parts: Parts, rank: int, seconds: str) -> list[tuple[float, float]]:
@@ -178,9 +179,9 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     group, norms = agreeing(parts, exchange), exchange.norms if flushed else ()
     norm = sum(parts.network.seconds(group, "all_reduce", nbytes) for nbytes in norms)
     embedding = 0.0
-    if job.model.tied_embeddings and job.model.lora is None and parts.network.has("embedding"):
+    if job.model.tied_embeddings and job.model.lora is None and parts.network.has(STAGES):
         size = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
-        embedding = parts.network.seconds("embedding", "all_reduce", size)
+        embedding = parts.network.seconds(STAGES.only(Ends()), "all_reduce", size)
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
             embedding *= 1 - 1 / job.parallel.pp
     return updates * (optimizer + embedding) + _host(job) + norm

@@ -9,17 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainsim.contracts.groups import Group, Peers
 from trainsim.contracts.instructions import Meet, Program, Send
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
-from trainsim.program.beside import BESIDE
-from trainsim.program.network import Network, part_of
+from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
-
-BESIDE_KERNELS = ("tp-async", "vocabulary", "vocabulary-tp", *BESIDE)
-"""Posted by chains of their own: they take SMs and HBM from the compute chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,13 +34,12 @@ def lower(job: Job) -> Plan:
     """
     parts = work_out(job)
     programs, program_of = _programs(parts)
-    communicators = parts.network.communicators(sorted({key for p in programs for key in _used(p)}))
+    communicators = parts.network.communicators({key for p in programs for key in _used(p)})
     links, ranks = job.cluster.links, job.parallel.ranks
     owners = _owners(job, communicators)
-    for name in communicators:
-        part = part_of(name)
-        if (part.whole if part else name) in BESIDE_KERNELS:
-            communicators[name] = _with_gpu_shares(communicators[name], parts.network, name)
+    for peers in communicators:
+        if isinstance(peers, Group) and peers.beside:
+            communicators[peers] = _with_gpu_shares(communicators[peers], parts.network, peers)
     rank = np.arange(ranks, dtype=np.int64)
     system = System(
         programs=programs,
@@ -76,7 +72,7 @@ def _programs(parts: Parts) -> tuple[tuple[Program, ...], Ints]:
     return tuple(programs[k] for k in used), program_of.astype(np.int64)
 
 
-def _used(program: Program) -> Iterator[tuple[str, str]]:
+def _used(program: Program) -> Iterator[tuple[Peers, str]]:
     for tasks in program.chains.values():
         for template in {id(t.template): t.template for t in tasks}.values():
             for i in template.instructions:
@@ -94,33 +90,33 @@ def _slow(job: Job) -> Floats:
     return slow
 
 
-def _with_gpu_shares(communicator: Communicator, network: Network, name: str) -> Communicator:
+def _with_gpu_shares(communicator: Communicator, network: Network, group: Group) -> Communicator:
     """The same groups, whose collectives also hold SMs and move bytes through the HBM of every member."""
-    patterns = {op: _gpu_shares(p, network, name) for op, p in communicator.patterns.items()}
+    patterns = {op: _gpu_shares(p, network, group) for op, p in communicator.patterns.items()}
     return replace(communicator, patterns=patterns)
 
 
-def _gpu_shares(pattern: Pattern, network: Network, name: str) -> Pattern:
+def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
     """NCCL's blocks hold their SMs however slow the network is; every byte on the wire is read and written."""
-    cluster, members = network.job.cluster, network.members(name)
+    cluster, members = network.job.cluster, network.members(group)
     constants, gpu = cluster.constants, cluster.gpu
     domains = np.sort(cluster.domain_of(members.ravel()).reshape(members.shape), axis=1)
     near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
     hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
     moved = np.minimum(1.0, constants["hbm_passes"] * pattern.bandwidth / gpu.memory_bandwidth)
-    group = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1])
+    of = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1])
     rank, links = members.ravel(), cluster.links
-    sizes, ranks = len(group), network.job.parallel.ranks
+    sizes, ranks = len(of), network.job.parallel.ranks
     return replace(
         pattern,
-        use_group=np.concatenate([pattern.use_group, group, group]),
+        use_group=np.concatenate([pattern.use_group, of, of]),
         use_resource=np.concatenate([pattern.use_resource, links + rank, links + ranks + rank]),
-        use_amount=np.concatenate([pattern.use_amount, hold[group], moved[group]]),
+        use_amount=np.concatenate([pattern.use_amount, hold[of], moved[of]]),
         use_hold=np.concatenate([pattern.use_hold, np.ones(sizes, bool), np.zeros(sizes, bool)]),
     )
 
 
-def _owners(job: Job, communicators: dict[str, Communicator]) -> Ints:
+def _owners(job: Job, communicators: dict[Peers, Communicator]) -> Ints:
     """Per link the rank without whose own post nothing uses it, or -1."""
     owner = job.cluster.gpu_of.astype(np.int64, copy=True)
     owner[owner >= job.parallel.ranks] = -1

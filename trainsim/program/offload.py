@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from trainsim.contracts.groups import ALONE, Group, Queue
 from trainsim.contracts.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
@@ -46,12 +47,12 @@ def on_gpu(mine: Rank) -> float:
     return 1.0 if offload.optimizer == "none" else 1.0 - offload.ratio
 
 
-def gradient_copies(mine: Rank, bucket: Bucket, communicator: str) -> Iterator[Meet]:
+def gradient_copies(mine: Rank, bucket: Bucket, group: Group) -> Iterator[Meet]:
     """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
     reduced = sum(b.nbytes for chunk in mine.exchange.reductions for b in chunk)
     owned = mine.trainable / mine.exchange.shard * bucket.nbytes / reduced
     for step in gradient_steps(mine.parts.job, owned):
-        yield _copy("gradients", communicator, step.operation, step.nbytes)
+        yield _copy("gradients", group, step.operation, step.nbytes)
 
 
 def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
@@ -60,12 +61,12 @@ def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
     offload = job.sharding.offload
     out: list[Instruction] = [*_on_gpu(mine)]
     if offload.optimizer == "none":
-        return [*out, *_stored(mine, mine.trainable / mine.exchange.shard, "offload")]
+        return [*out, *_stored(mine, mine.trainable / mine.exchange.shard, ALONE)]
     if offload.delayed_update:
         again = [Signal("offload.again", number + 1)] if number + 1 < job.steps else []
         return [*out, Wait("offload.updated"), *again]
     if offload.optimizer == "cpu":
-        return [*out, *_on_host(mine, partition(mine), "offload")]
+        return [*out, *_on_host(mine, partition(mine), ALONE)]
     return [*out, *_from_drives(mine)]
 
 
@@ -74,15 +75,15 @@ def chains(mine: Rank) -> dict[str, tuple[Task, ...]]:
     job = mine.parts.job
     offload, steps = job.sharding.offload, range(job.steps)
     if offload.optimizer == "cpu" and offload.delayed_update:
-        host = (*_on_host(mine, partition(mine), "offload-step"), Signal("offload.updated"))
+        host = (*_on_host(mine, partition(mine), ALONE.on(Queue.STEP)), Signal("offload.updated"))
         first, later = Template("offload", 0, host), Template("offload", 0, (Wait("offload.again"), *host))
         return {"offload": tuple(Task(later if step else first, step) for step in steps)}
     out: dict[str, tuple[Task, ...]] = {}
     if offload.optimizer == "nvme" and offload.pipeline_read:
-        reads = Template("offload", 0, tuple(_beside(mine, "read", STATES + FP32)))
+        reads = Template("offload", 0, tuple(_beside(mine, Queue.READ, STATES + FP32)))
         out["offload-read"] = tuple(Task(reads, step) for step in steps)
     if offload.optimizer == "nvme" and offload.pipeline_write:
-        writes = Template("offload", 0, tuple(_beside(mine, "write", STATES)))
+        writes = Template("offload", 0, tuple(_beside(mine, Queue.WRITE, STATES)))
         out["offload-write"] = tuple(Task(writes, step) for step in steps)
     return out
 
@@ -93,26 +94,26 @@ def _on_gpu(mine: Rank) -> Iterator[Instruction]:
         yield from gpu_step(mine.parts, mine.rank, mine.exchange.shard, stays=stays)
 
 
-def _on_host(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
+def _on_host(mine: Rank, parameters: float, group: Group) -> Iterator[Instruction]:
     """The host's step over some parameters, and the way of the new ones to where they are used next."""
     small = mine.parts.job.training.number_bytes
-    yield _copy("scale gradients", communicator, "host_step", parameters * SCALING)
-    yield _copy("CPU Adam", communicator, "host_step", parameters * ADAM)
+    yield _copy("scale gradients", group, "host_step", parameters * SCALING)
+    yield _copy("CPU Adam", group, "host_step", parameters * ADAM)
     if small < FP32 and not strategy(mine).moves_together:
-        yield _copy("cast parameters", communicator, "host_step", parameters * (FP32 + small))
+        yield _copy("cast parameters", group, "host_step", parameters * (FP32 + small))
     if mine.parts.job.sharding.offload.parameters == "none":
-        yield _copy("parameters", communicator, "host_in", parameters * small)
+        yield _copy("parameters", group, "host_in", parameters * small)
     elif mine.parts.job.sharding.offload.parameters == "nvme":
-        yield _copy("parameters", communicator, "nvme_write", parameters * small)
+        yield _copy("parameters", group, "nvme_write", parameters * small)
 
 
-def _stored(mine: Rank, parameters: float, communicator: str) -> Iterator[Instruction]:
+def _stored(mine: Rank, parameters: float, group: Group) -> Iterator[Instruction]:
     """New parameters that the GPU made go to where offloaded parameters lie."""
     where, small = mine.parts.job.sharding.offload.parameters, mine.parts.job.training.number_bytes
     if where != "none":
-        yield _copy("parameters", communicator, "host_out", parameters * small)
+        yield _copy("parameters", group, "host_out", parameters * small)
     if where == "nvme":
-        yield _copy("parameters", communicator, "nvme_write", parameters * small)
+        yield _copy("parameters", group, "nvme_write", parameters * small)
 
 
 def sub_groups(mine: Rank) -> list[float]:
@@ -136,10 +137,10 @@ def _from_drives(mine: Rank) -> Iterator[Instruction]:
             if k + 1 < len(groups):
                 yield Signal(f"offload.read.{k + 1}")
         else:
-            yield _copy(f"read states {k}", "offload", "nvme_read", parameters * (STATES + FP32))
-        yield from _on_host(mine, parameters, "offload")
+            yield _copy(f"read states {k}", ALONE, "nvme_read", parameters * (STATES + FP32))
+        yield from _on_host(mine, parameters, ALONE)
         if not offload.pipeline_write:
-            yield _copy(f"write states {k}", "offload", "nvme_write", parameters * STATES)
+            yield _copy(f"write states {k}", ALONE, "nvme_write", parameters * STATES)
             continue
         if k:
             yield Wait(f"offload.write.{k - 1}.done")
@@ -148,16 +149,16 @@ def _from_drives(mine: Rank) -> Iterator[Instruction]:
         yield Wait(f"offload.write.{len(groups) - 1}.done")
 
 
-def _beside(mine: Rank, what: str, size: float) -> Iterator[Instruction]:
+def _beside(mine: Rank, what: Queue, size: float) -> Iterator[Instruction]:
     """A chain that reads or writes each sub-group when compute says so."""
     for k, parameters in enumerate(sub_groups(mine)):
         yield Wait(f"offload.{what}.{k}")
-        yield _copy(f"{what} states {k}", f"offload-{what}", f"nvme_{what}", parameters * size)
+        yield _copy(f"{what} states {k}", ALONE.on(what), f"nvme_{what}", parameters * size)
         yield Signal(f"offload.{what}.{k}.done")
 
 
-def _copy(name: str, communicator: str, operation: str, nbytes: float) -> Meet:
-    return Meet(name, "offload", communicator, operation, nbytes, stream="offload")
+def _copy(name: str, group: Group, operation: str, nbytes: float) -> Meet:
+    return Meet(name, "offload", group, operation, nbytes, stream="offload")
 
 
 def with_offload(mine: Rank, memory: Memory) -> Memory:
@@ -207,20 +208,20 @@ def step_seconds(mine: Rank) -> float:
     """The optimizer's step in closed form, seconds, when all ranks of a host do it at once."""
     offload, network = mine.parts.job.sharding.offload, mine.parts.network
 
-    def seconds(operation: str, size: float, communicator: str = "offload") -> float:
-        return network.crowded_seconds(communicator, operation, size)
+    def seconds(operation: str, size: float, group: Group = ALONE) -> float:
+        return network.crowded_seconds(group, operation, size)
 
     total = beside = 0.0
     for i in optimizer_step(mine, 0):
         if isinstance(i, Meet):
-            total += seconds(i.operation, i.nbytes, "offload" if i.kind == "offload" else i.communicator)
+            total += seconds(i.operation, i.nbytes, i.communicator.on(Queue.COMPUTE))
         else:
             total += getattr(i, "seconds", 0.0)
     moved, groups = partition(mine), len(sub_groups(mine)) or 1
     if offload.optimizer == "nvme":
         reads = seconds("nvme_read", moved * (STATES + FP32)) * offload.pipeline_read
         beside = reads + seconds("nvme_write", moved * STATES) * offload.pipeline_write
-        host = [i for i in _on_host(mine, moved, "offload") if isinstance(i, Meet)]
+        host = [i for i in _on_host(mine, moved, ALONE) if isinstance(i, Meet)]
         hidden = min(beside, sum(seconds(i.operation, i.nbytes) for i in host))
         beside -= hidden * (1 - 1 / groups)  # of one sub-group everything is in the open, and a drive is never two
     return total + beside
@@ -229,7 +230,7 @@ def step_seconds(mine: Rank) -> float:
 def copies_seconds(mine: Rank, bucket: Bucket) -> float:
     """Seconds of the copies that follow the reduction of *bucket*, when all ranks of a host copy at once."""
     crowded = mine.parts.network.crowded_seconds
-    return sum(crowded("offload", i.operation, i.nbytes) for i in gradient_copies(mine, bucket, "offload"))
+    return sum(crowded(ALONE, i.operation, i.nbytes) for i in gradient_copies(mine, bucket, ALONE))
 
 
 def delayed_seconds(mine: Rank) -> float:
@@ -237,5 +238,5 @@ def delayed_seconds(mine: Rank) -> float:
     offload = mine.parts.job.sharding.offload
     if not (offload.optimizer == "cpu" and offload.delayed_update):
         return 0.0
-    meets = [i for i in _on_host(mine, partition(mine), "offload-step") if isinstance(i, Meet)]
-    return sum(mine.parts.network.crowded_seconds("offload", i.operation, i.nbytes) for i in meets)
+    meets = [i for i in _on_host(mine, partition(mine), ALONE.on(Queue.STEP)) if isinstance(i, Meet)]
+    return sum(mine.parts.network.crowded_seconds(ALONE, i.operation, i.nbytes) for i in meets)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainsim.contracts.groups import REPLICAS, TENSOR
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
@@ -48,11 +49,11 @@ def _copied(parts: Parts, rank: int) -> float:
 def _gathers(parts: Parts, held: Tensors, shard: int, nbytes: float) -> Iterator[Meet]:
     """Momenta of whole matrices: between those who share the states, then over the tensor-parallel group."""
     total = nbytes * sum(m.elements for m in held.matrices)
-    if shard > 1 and parts.network.has("dp"):
-        among = within(parts.job, shard) if shard < replicas(parts.job) else ""
-        yield Meet(GATHER, "dp", f"dp-update{among}", "all_gather", total, stream="dp")
-    if parts.network.has("tp"):
-        yield Meet(GATHER, "tp", "tp", "all_gather", total * parts.job.parallel.tp / shard, stream="tp")
+    if shard > 1 and parts.network.has(REPLICAS):
+        group = within(parts.job, shard) if shard < replicas(parts.job) else REPLICAS
+        yield Meet(GATHER, "dp", group, "all_gather", total, stream="dp")
+    if parts.network.has(TENSOR):
+        yield Meet(GATHER, "tp", TENSOR, "all_gather", total * parts.job.parallel.tp / shard, stream="tp")
 
 
 def _orthogonal(parts: Parts, rank: int, shard: int, iterations: int) -> Iterator[Kernel]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainsim.contracts.groups import TENSOR, Queue
 from trainsim.contracts.instructions import Instruction, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program.templates import Pass
 
@@ -55,9 +56,9 @@ def _segments(one: Pass, who: int) -> list[tuple[tuple[Piece, ...], tuple[Instru
     side: list[Instruction] = []
     out = []
     for k, i in enumerate(one.main):
-        if isinstance(i, Meet) and i.communicator == "tp":
+        if isinstance(i, Meet) and i.communicator == TENSOR:
             event = f"pair.{who}.{one.stage.index}.{k}"
-            side += [Wait(event), replace(i, communicator="tp-async"), Signal(f"{event}.done")]
+            side += [Wait(event), replace(i, communicator=TENSOR.on(Queue.OVERLAP)), Signal(f"{event}.done")]
             out.append(((*main, Signal(event)), tuple(side)))
             main, side = [Wait(f"{event}.done")], []
             continue

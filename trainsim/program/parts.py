@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from trainsim.contracts.groups import USUAL, Messages
 from trainsim.contracts.job import Job
 from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
 from trainsim.models.layers import (
@@ -139,14 +140,14 @@ class Parts:
         exchange = strategy(replace(job, sharding=replace(job.sharding, overlap=False)), rank, chunks)
         return replace(exchange, shard=exchange.shard * replicas if exchange.gathers else 1)
 
-    def message_way(self, rank: int, there: int, direction: str) -> str:
+    def message_way(self, rank: int, there: int, direction: str) -> Messages:
         """The communicator of a message from pipeline rank *rank* to rank *there*.
 
         Forward usually goes to the next rank and backward to the one before; in V, wave and two-way placements some
         go the other way, over a communicator of their own.
         """
-        usual = (rank + (1 if direction == "forward" else -1)) % self.job.parallel.pp
-        return f"pp-{direction}" if there == usual else f"pp-{direction}-reverse"
+        usual = (rank + USUAL[direction]) % self.job.parallel.pp
+        return Messages(direction, USUAL[direction] if there == usual else -USUAL[direction])
 
     @property
     def blocking(self) -> bool:

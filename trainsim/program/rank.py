@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from trainsim.contracts.groups import REPLICAS
 from trainsim.contracts.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
@@ -85,12 +86,12 @@ class Rank:
     @property
     def reduces(self) -> bool:
         """Whether a chain of its own carries reductions, gathers or copies of gradients."""
-        return self.gathers_ahead or (self.exchange.overlapped and (self.parts.network.has("dp") or self.offloads))
+        return self.gathers_ahead or (self.exchange.overlapped and (self.parts.network.has(REPLICAS) or self.offloads))
 
     @property
     def gathers_ahead(self) -> bool:
         """Whether that chain gathers parameters before they are used."""
-        return self.parts.network.has("dp") and self.exchange.gathers_overlapped
+        return self.parts.network.has(REPLICAS) and self.exchange.gathers_overlapped
 
     @property
     def offloads(self) -> bool:

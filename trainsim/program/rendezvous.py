@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Instruction, Kernel, Send, Signal, Task, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.schedules import Work
@@ -31,7 +32,7 @@ class Rendezvous:
         """
         for message in exchange.sends:
             task = Task(self._template("send", message), message.microbatch + shift)
-            self.mail.setdefault(self._way(message), []).append(task)
+            self.mail.setdefault(str(self._way(message)), []).append(task)
         steps = (
             ("post receive", exchange.receives),
             ("post send", exchange.sends),
@@ -70,7 +71,7 @@ class Rendezvous:
         else:
             yield Wait(got)
 
-    def _way(self, message: Message) -> str:
+    def _way(self, message: Message) -> Messages:
         forward = message.work is Work.F
         there = self.parts.stages[message.stage + (1 if forward else -1)].rank
         return self.parts.message_way(self.rank, there, "forward" if forward else "backward")
@@ -78,4 +79,4 @@ class Rendezvous:
     def _tell(self, peer: int, event: str) -> Send:
         ranks = self.parts.job.parallel.pp
         follows = peer == self.rank + 1 or (ranks > 2 and peer == (self.rank + 1) % ranks)  # of two, one is before
-        return Send(event, "pp", "control-next" if follows else "control-previous", 0.0, event)
+        return Send(event, "pp", Messages("control", 1 if follows else -1), 0.0, event)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.blocks import Block, Overlapped
 from trainsim.program.blocks import Piece as Work
@@ -155,9 +156,9 @@ def _receive(parts: Parts, stage: Stage, direction: str) -> list[Piece]:
     if parts.stages[source].rank == stage.rank:
         return [wait]
     out: list[Piece] = [] if parts.blocking else [wait]
-    if parts.cut_messages and parts.network.has("tp") and not job.parallel.sequence_parallel:
+    if parts.cut_messages and parts.network.has(TENSOR) and not job.parallel.sequence_parallel:
         whole = parts.message_bytes * job.parallel.tp
-        out.append(Meet(f"{direction} gather", "tp", "tp", "all_gather", whole, stream="tp"))
+        out.append(Meet(f"{direction} gather", "tp", TENSOR, "all_gather", whole, stream="tp"))
     return out
 
 

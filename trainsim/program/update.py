@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainsim.contracts.groups import ALONE, MODEL, REPLICAS, STAGES, WORLD, Ends, Group, Queue
 from trainsim.contracts.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program import offload
 from trainsim.program.optimizer import gradient_check
@@ -75,7 +76,7 @@ def reductions(mine: Rank, step: int) -> Iterator[Task]:
     for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
         stage = mine.stages[chunk]
         ready = [
-            (k, b, (Wait(f"ready.{stage.index}.{k}"),), tuple(offload.gradient_copies(mine, b, "offload-dp")))
+            (k, b, (Wait(f"ready.{stage.index}.{k}"),), tuple(offload.gradient_copies(mine, b, ALONE.on(Queue.DATA))))
             for k, b in enumerate(exchange.reductions[chunk])
         ]
         yield Task(_collectives(mine, "reduce", stage, ready), step)
@@ -90,15 +91,15 @@ def _collectives(
 ) -> Template:
     instructions: list[Instruction] = []
     for k, bucket, before, after in some:
-        instructions += [*before, *_collective(mine, f"{work} {stage.index}.{k}", "dp", bucket), *after]
+        instructions += [*before, *_collective(mine, f"{work} {stage.index}.{k}", Queue.DATA, bucket), *after]
     return Template(work, stage.chunk, tuple(instructions))
 
 
-def _collective(mine: Rank, name: str, communicator: str, bucket: Bucket) -> list[Meet]:
+def _collective(mine: Rank, name: str, queue: Queue, bucket: Bucket) -> list[Meet]:
     """The collective of a bucket; nothing where there are no replicas."""
-    if not mine.parts.network.has("dp"):
+    if not mine.parts.network.has(REPLICAS):
         return []
-    return [Meet(name, "dp", communicator + bucket.among, bucket.operation, bucket.nbytes, stream="dp")]
+    return [Meet(name, "dp", bucket.over.on(queue), bucket.operation, bucket.nbytes, stream="dp")]
 
 
 def update(mine: Rank, number: int) -> Template:
@@ -107,7 +108,7 @@ def update(mine: Rank, number: int) -> Template:
     Without a flush there is no norm of all gradients; of several updates per step the last one ends it. A step that is
     skipped ends once all ranks know that gradients have overflowed.
     """
-    exchange, has_replicas = mine.exchange, mine.parts.network.has("dp")
+    exchange, has_replicas = mine.exchange, mine.parts.network.has(REPLICAS)
     out: list[Piece] = [*_reduced(mine), *_agreed(mine, number)]
     if mine.skips(number):
         out.append(gradient_check(mine.parts, mine.rank))
@@ -127,13 +128,13 @@ def _reduced(mine: Rank) -> Iterator[Instruction]:
     """What is left of the reductions, and the sum of both ends of a tied embedding."""
     job = mine.parts.job
     yield from (Wait(f"over.{chain}") for chain in chains(mine.exchange.beside))
-    if mine.parts.network.has("dp") or mine.offloads:
+    if mine.parts.network.has(REPLICAS) or mine.offloads:
         yield from _exposed(mine, "reduce") if not mine.exchange.overlapped else [Wait("reduced")]
     if mine.parts.vocabulary is not None:
         yield from mine.parts.vocabulary.tied(mine.rank)
     elif _shares_embedding(mine):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
-        yield Meet("tied embedding", "dp", "embedding", "all_reduce", nbytes, stream="dp")
+        yield Meet("tied embedding", "dp", STAGES.only(Ends()), "all_reduce", nbytes, stream="dp")
 
 
 def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
@@ -151,16 +152,16 @@ def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
             yield Meet("gradient norm", "other", group, "all_reduce", nbytes, stream="dp")
 
 
-def agreeing(parts: Parts, exchange: Exchange) -> str:
+def agreeing(parts: Parts, exchange: Exchange) -> Group:
     """Who adds up the norm of the gradients: a replica that has all of them needs no other one."""
-    return "model" if exchange.shard == 1 or parts.job.framework.communication.norm_over == "model" else "world"
+    return MODEL if exchange.shard == 1 or parts.job.framework.communication.norm_over == "model" else WORLD
 
 
 def _end(mine: Rank, number: int) -> Iterator[Instruction]:
     """What follows the last update of a step."""
     job, framework = mine.parts.job, mine.parts.job.framework
-    if mine.parts.network.has("dp") and any(s.head for s in mine.stages):
-        yield Meet("loss", "other", "dp-update", "all_reduce", SCALAR, stream="dp")
+    if mine.parts.network.has(REPLICAS) and any(s.head for s in mine.stages):
+        yield Meet("loss", "other", REPLICAS, "all_reduce", SCALAR, stream="dp")
     if framework.host.step_seconds > 0 and not framework.host.cuda_graph:
         yield Kernel("data, logging", "host", framework.host.step_seconds, 0.0, 0.0)
     if mine.gathers_ahead and number + 1 < job.steps:
@@ -173,8 +174,8 @@ def _exposed(mine: Rank, work: str) -> list[Instruction]:
     out: list[Instruction] = []
     for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first):
         for k, bucket in enumerate(chunks[c]):
-            out += _collective(mine, f"{work} {mine.stages[c].index}.{k}", "dp-update", bucket)
-            out += offload.gradient_copies(mine, bucket, "offload") if work == "reduce" else ()
+            out += _collective(mine, f"{work} {mine.stages[c].index}.{k}", Queue.COMPUTE, bucket)
+            out += offload.gradient_copies(mine, bucket, ALONE) if work == "reduce" else ()
     return out
 
 

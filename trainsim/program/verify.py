@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.contracts.groups import Group, Messages
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Template, Wait
 from trainsim.contracts.system import Communicator, System
 from trainsim.errors import InvalidProgram
@@ -25,11 +26,11 @@ def verify(system: System) -> None:
     facts = [_Facts(p) for p in system.programs]
     for k, fact in enumerate(facts):
         _one_chain_each(k, fact)
-    for name, communicator in system.communicators.items():
-        if communicator.is_message:
-            _messages_arrive(system, name, communicator, facts)
+    for peers, communicator in system.communicators.items():
+        if isinstance(peers, Messages):
+            _messages_arrive(system, peers, communicator, facts)
         else:
-            _same_order(system, name, communicator, facts)
+            _same_order(system, peers, communicator, facts)
     for k, fact in enumerate(facts):
         missing = [e for e in fact.waits if e not in fact.set_here and e not in fact.received]
         if missing:
@@ -62,8 +63,8 @@ class _Facts:
         self.program = program
         templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}
         self.of = {key: _Steps.of(template) for key, template in templates.items()}
-        self.chains: dict[str, dict[str, None]] = {}
-        self.sends: dict[str, Counter[Event]] = {}
+        self.chains: dict[Group, dict[str, None]] = {}
+        self.sends: dict[Messages, Counter[Event]] = {}
         self.waits: dict[Event, None] = {}
         self.set_here: set[Event] = set()
         self.received: set[Event] = set()
@@ -85,7 +86,7 @@ class _Facts:
         for wait in steps.waits:
             self.waits[wait.event, microbatch if wait.microbatch is None else wait.microbatch] = None
 
-    def posts(self, communicator: str) -> list[tuple[str, float]]:
+    def posts(self, communicator: Group) -> list[tuple[str, float]]:
         """Operations and sizes that the program posts to a communicator, in order."""
         mine = {
             key: [(m.operation, m.nbytes) for m in steps.meets if m.communicator == communicator]
@@ -99,27 +100,27 @@ def _one_chain_each(program: int, facts: _Facts) -> None:
     for communicator, chains in facts.chains.items():
         if len(chains) > 1:
             raise InvalidProgram(
-                f"program {program} posts {communicator!r} from the chains {', '.join(chains)}: "
+                f"program {program} posts {str(communicator)!r} from the chains {', '.join(chains)}: "
                 "their order would depend on time"
             )
 
 
-def _same_order(system: System, name: str, communicator: Communicator, facts: list[_Facts]) -> None:
+def _same_order(system: System, group: Group, communicator: Communicator, facts: list[_Facts]) -> None:
     """All programs that share a group post the same operations and sizes in the same order."""
     (group_of,) = communicator.group_of
     member = np.flatnonzero(group_of >= 0)
     pairs = np.unique(group_of[member] * len(facts) + system.program_of[member])
     first: dict[int, int] = {}
     checked: set[tuple[int, int]] = set()
-    for group, program in zip((pairs // len(facts)).tolist(), (pairs % len(facts)).tolist(), strict=True):
-        leader = first.setdefault(group, program)
+    for number, program in zip((pairs // len(facts)).tolist(), (pairs % len(facts)).tolist(), strict=True):
+        leader = first.setdefault(number, program)
         if leader == program or (leader, program) in checked:
             continue
         checked.add((leader, program))
-        a, b = facts[leader].posts(name), facts[program].posts(name)
+        a, b = facts[leader].posts(group), facts[program].posts(group)
         if a != b:
             raise InvalidProgram(
-                f"programs {leader} and {program} share a group of {name!r} and post different collectives: "
+                f"programs {leader} and {program} share a group of {str(group)!r} and post different collectives: "
                 f"{len(a)} against {len(b)}, first difference {_difference(a, b)}"
             )
 
@@ -129,7 +130,7 @@ def _difference(a: list[tuple[str, float]], b: list[tuple[str, float]]) -> str:
     return f"at number {at}: {a[at : at + 1]} and {b[at : at + 1]}"
 
 
-def _messages_arrive(system: System, name: str, communicator: Communicator, facts: list[_Facts]) -> None:
+def _messages_arrive(system: System, messages: Messages, communicator: Communicator, facts: list[_Facts]) -> None:
     """Each receiver waits for each event that its sender sets, once."""
     senders, receivers = communicator.group_of
     who = np.flatnonzero(senders >= 0)
@@ -138,7 +139,7 @@ def _messages_arrive(system: System, name: str, communicator: Communicator, fact
     programs = len(facts)
     pairs = np.unique(system.program_of[who] * programs + system.program_of[receiver_of[senders[who]]])
     for source, target in zip((pairs // programs).tolist(), (pairs % programs).tolist(), strict=True):
-        sent = facts[source].sends.get(name, Counter())
+        sent = facts[source].sends.get(messages, Counter())
         for event, count in sent.items():
             if count > 1:
                 raise InvalidProgram(f"program {source} sends {event[0]!r} of microbatch {event[1]} {count} times")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainsim.contracts.groups import STAGES, Ends, Queue
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.contracts.job import Job
 from trainsim.models.layers import Shape, Style, head_operations
@@ -70,10 +71,11 @@ class Vocabulary:
     @property
     def _meets(self) -> tuple[Meet, Meet, Meet]:
         """A sum that only one rank needs moves what a broadcast from there moves, the other way."""
+        around = STAGES.on(Queue.VOCABULARY)
         return (
-            Meet("hidden states", "pp", "vocabulary", "broadcast", self.hidden, stream="pp"),
-            Meet("softmax statistics", "pp", "vocabulary", "all_reduce", self.statistics, stream="pp"),
-            Meet("hidden gradient", "pp", "vocabulary", "broadcast", self.hidden, stream="pp"),
+            Meet("hidden states", "pp", around, "broadcast", self.hidden, stream="pp"),
+            Meet("softmax statistics", "pp", around, "all_reduce", self.statistics, stream="pp"),
+            Meet("hidden gradient", "pp", around, "broadcast", self.hidden, stream="pp"),
         )
 
     @property
@@ -93,7 +95,7 @@ class Vocabulary:
             return
         nbytes = job.padded_vocab / (job.parallel.tp * ranks) * job.model.hidden * job.training.gradient_bytes
         for other in range(1, ranks) if rank == 0 else (rank,):
-            yield Meet("tied embedding", "dp", f"embedding-{other}", "all_reduce", nbytes, stream="dp")
+            yield Meet("tied embedding", "dp", STAGES.only(Ends(other)), "all_reduce", nbytes, stream="dp")
 
 
 def spread(blocks: Blocks, shape: Shape, style: Style) -> Vocabulary:
@@ -131,6 +133,6 @@ def _beside(pieces: Iterable[Piece]) -> Iterator[Kernel | Meet]:
         if isinstance(piece, Overlapped):
             yield from _beside((piece.meet, *piece.kernels))
         elif isinstance(piece, Meet):
-            yield replace(piece, communicator="vocabulary-tp")
+            yield replace(piece, communicator=piece.communicator.on(Queue.VOCABULARY))
         else:
             yield replace(piece, stream="other")

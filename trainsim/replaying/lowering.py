@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Instruction, Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.contracts.system import Communicator, Ints, Pattern, System
 from trainsim.replaying.mail import Step
@@ -16,6 +17,8 @@ from trainsim.schedules.messages import Exchange
 from trainsim.schedules.orders import Cells, Order
 
 CHAIN = "compute"
+ANYTHING = "pp"
+"""What messages carry: activations or gradients, over one communicator."""
 
 
 def lower(order: Order, times: Times, rows: Sequence[Sequence[Step]] | None = None, iterations: int = 1) -> System:
@@ -35,7 +38,8 @@ def lower(order: Order, times: Times, rows: Sequence[Sequence[Step]] | None = No
         program_of=np.arange(order.ranks, dtype=np.int64),
         slow=np.ones(order.ranks),
         communicators={
-            _name(d): _messages(order.ranks, d, 0.0 if rows else times.p2p) for d in sorted(lowering.distances)
+            Messages(ANYTHING, d): _pairs(order.ranks, d, 0.0 if rows else times.p2p)
+            for d in sorted(lowering.distances)
         },
         resources=0,
         sm=nobody,
@@ -102,7 +106,7 @@ class _Lowering:
 
     def _tell(self, rank: int, peer: int, event: str) -> Instruction:
         self.distances.add(peer - rank)
-        return Send(event, "pp", _name(peer - rank), 0.0, event)
+        return Send(event, "pp", Messages(ANYTHING, peer - rank), 0.0, event)
 
     def _kernel(self, cells: Cells) -> Kernel:
         name = "+".join(f"{cell.stage}{cell.work}" for cell in cells)
@@ -131,14 +135,10 @@ class _Lowering:
         if distance == 0:
             return Signal(event)
         self.distances.add(distance)
-        return Send(event, "pp", _name(distance), 0.0, event)
+        return Send(event, "pp", Messages(ANYTHING, distance), 0.0, event)
 
 
-def _name(distance: int) -> str:
-    return f"pp{distance:+d}"
-
-
-def _messages(ranks: int, distance: int, seconds: float) -> Communicator:
+def _pairs(ranks: int, distance: int, seconds: float) -> Communicator:
     """Every rank to the one *distance* further; a message takes *seconds*, whatever else is under way."""
     sender = np.arange(ranks, dtype=np.int64)
     target = sender + distance

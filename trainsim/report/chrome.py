@@ -102,7 +102,7 @@ def _document(result: Result, part: Excerpt) -> Iterator[str]:
     heads = []
     for order, rank in enumerate(ranks):
         stage = int(lanes.stage[trace.rank_class[rank]])
-        heads += _names(threads[rank], rank, f"stage {stage} · rank {rank}", order)
+        heads += _names(trace, threads[rank], rank, f"stage {stage} · rank {rank}", order)
     yield ",\n".join(json.dumps(head, ensure_ascii=False) for head in heads)
     for rank in ranks:
         for chain in trace.chain_names(rank):
@@ -123,13 +123,13 @@ def _threads(trace: Trace, rank: int) -> Threads:
     return {pair: k for k, pair in enumerate(order)}
 
 
-def _names(threads: Threads, rank: int, name: str, order: int) -> list[dict[str, Any]]:
+def _names(trace: Trace, threads: Threads, rank: int, name: str, order: int) -> list[dict[str, Any]]:
     heads: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}},
         {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": order}},
     ]
     for (chain, stream), thread in threads.items():
-        title = stream if chain == stream else f"{stream} ({_described(chain)})"
+        title = stream if chain == stream else f"{stream} ({_described(trace, chain)})"
         heads += [
             {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": title}},
             {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
@@ -137,9 +137,9 @@ def _names(threads: Threads, rank: int, name: str, order: int) -> list[dict[str,
     return heads
 
 
-def _described(chain: str) -> str:
+def _described(trace: Trace, chain: str) -> str:
     """What a chain is beside the stream of its spans."""
-    return "compute waits" if chain == "compute" else chain.removeprefix("send:")
+    return "compute waits" if chain == "compute" else trace.title(chain)
 
 
 def _chain(trace: Trace, rank: int, chain: str, threads: Threads, window: tuple[float, float]) -> Iterator[str]:

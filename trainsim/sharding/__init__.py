@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainsim.contracts.groups import REPLICAS, Across, Group, Within
 from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding.flights import Plan
@@ -33,14 +34,13 @@ class Parts(NamedTuple):
 class Bucket(NamedTuple):
     """One collective: ``nbytes`` of the full buffer, ready after ``after`` layers of the chunk's last backward.
 
-    ``after`` = layers + 1 means: after the embedding's gradient. ``among`` names the part of the replicas that meet:
-    "" all, ``-within-8`` eight neighbours each, ``-across-8`` those with the same place in their eight.
+    ``after`` = layers + 1 means: after the embedding's gradient. ``over`` are the replicas that meet: all, or a part.
     """
 
     operation: str
     nbytes: float
     after: int
-    among: str = ""
+    over: Group = REPLICAS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +93,14 @@ def group(job: Job) -> int:
     return SHARD_SIZE.of(job) or replicas(job)
 
 
-def within(job: Job, size: int) -> str:
-    """The name's end of collectives among *size* neighbouring replicas; "" if these are all."""
-    return f"-within-{size}" if size != replicas(job) else ""
+def within(job: Job, size: int) -> Group:
+    """*size* neighbouring replicas, which may be all."""
+    return REPLICAS.only(Within(size)) if size != replicas(job) else REPLICAS
 
 
-def across(job: Job, size: int) -> str:
-    """The name's end of collectives among the replicas that have the same place in their *size* neighbours."""
-    return f"-across-{size}" if size != 1 else ""
+def across(size: int) -> Group:
+    """The replicas that have the same place among their *size* neighbours."""
+    return REPLICAS.only(Across(size)) if size != 1 else REPLICAS
 
 
 def buckets(parts: Parts, *, operation: str, bytes_per_element: float, size: float | None) -> tuple[Bucket, ...]:

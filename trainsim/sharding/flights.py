@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from trainsim.contracts.groups import REPLICAS, Group, Queue
 from trainsim.contracts.instructions import Hold
 
 
@@ -27,15 +28,15 @@ class Step(NamedTuple):
 
     operation: str
     nbytes: float
-    over: str = "dp"
+    over: Group = REPLICAS
 
 
 class Flight(NamedTuple):
     """Steps that a chain beside the pass carries out one after the other.
 
     They are ``issued`` at a moment of the pass, or when another flight (by name) is over; the pass waits for the end at
-    ``needed``. ``takes`` is held from the beginning, ``gives`` given back at the end. On the chain "" the pass itself
-    carries them out where they are issued.
+    ``needed``. ``takes`` is held from the beginning, ``gives`` given back at the end. On the compute chain the pass
+    itself carries them out where they are issued. ``gathers``: it brings parameters; the others send gradients.
     """
 
     name: str
@@ -44,12 +45,13 @@ class Flight(NamedTuple):
     needed: Moment | None = None
     takes: tuple[Hold, ...] = ()
     gives: tuple[Hold, ...] = ()
-    chain: str = "dp"
+    chain: Queue = Queue.DATA
+    gathers: bool = False
 
     @property
-    def gathers(self) -> bool:
-        """Whether it brings parameters; the others send gradients."""
-        return self.name.startswith("gather")
+    def beside(self) -> bool:
+        """Whether a chain beside the pass carries it out."""
+        return self.chain is not Queue.COMPUTE
 
 
 class Beside(NamedTuple):
@@ -115,19 +117,19 @@ def in_turn(beside: Beside) -> Beside:
     """The same without any overlap: the pass itself carries everything out where it is needed, or else where it is
     issued.
 
-    >>> one = Flight("gather", (Step("all_gather", 8.0),), Moment(3), Moment(2))
-    >>> [(f.issued, f.chain) for f in in_turn(Beside((one,))).flights]
-    [(Moment(part=2, after=False), '')]
+    >>> gather = Flight("gather", (Step("all_gather", 8.0),), Moment(3), Moment(2), gathers=True)
+    >>> [(f.issued, f.beside) for f in in_turn(Beside((gather,))).flights]
+    [(Moment(part=2, after=False), False)]
     """
     by_name = {f.name: f for f in beside.flights}
 
     def moment(flight: Flight) -> Moment:
         return flight.needed if flight.gathers and flight.needed else moment_of(flight, by_name)
 
-    flights = tuple(f._replace(issued=moment(f), needed=None, chain="") for f in beside.flights)
+    flights = tuple(f._replace(issued=moment(f), needed=None, chain=Queue.COMPUTE) for f in beside.flights)
     return beside._replace(flights=flights)
 
 
-def chains(plan: Plan) -> tuple[str, ...]:
+def chains(plan: Plan) -> tuple[Queue, ...]:
     """The chains that a plan uses, beside the passes themselves."""
-    return tuple(dict.fromkeys(f.chain for beside in plan.values() for f in beside.flights if f.chain))
+    return tuple(dict.fromkeys(f.chain for beside in plan.values() for f in beside.flights if f.beside))

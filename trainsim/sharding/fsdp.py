@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from trainsim.contracts.groups import ALONE, Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, across, group, replicas, strategies, within
 from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
-from trainsim.sharding.offload import OVER
 from trainsim.sharding.options import Option
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
 from trainsim.sharding.tensorwise import whole
@@ -113,7 +113,7 @@ def _burst(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
         if elements:
             yield Bucket("reduce_scatter", nbytes, after, within(job, size))
         if elements and size < replicas(job):
-            yield Bucket("all_reduce", nbytes / size, after, across(job, size))
+            yield Bucket("all_reduce", nbytes / size, after, across(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +180,13 @@ class _Pass:
 
     def _gathering(self, unit: Unit, issued: Moment, needed: Moment, ranks: int) -> Flight:
         held = Hold("buffers" if self.copies else "gathered", self._full(unit))
-        moved = Step("host_in", MASTER * unit.elements / ranks, OVER)
-        steps = (Step("all_gather", self._full(unit), "dp" + within(self.job, ranks)),)
+        moved = Step("host_in", MASTER * unit.elements / ranks, ALONE)
+        steps = (Step("all_gather", self._full(unit), within(self.job, ranks)),)
         if ranks == 1:  # nobody to gather from: only a copy in the precision of the passes
             steps = (Step("traffic", MASTER * unit.elements + self._full(unit)),)
-        return Flight(f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,))
+        return Flight(
+            f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,), gathers=True
+        )
 
     def _marks(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full = self._full(unit)
@@ -212,15 +214,15 @@ class _Pass:
         done = Moment(unit.first, after=True)
         late = Moment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
-        copied = (Step("host_out", MASTER * unit.trained / self.size, OVER),) if self.away else ()
+        copied = (Step("host_out", MASTER * unit.trained / self.size, ALONE),) if self.away else ()
         name, whole_group = f"reduce {_name(unit)}", self.size == replicas(self.job)
-        scatter = (Step("reduce_scatter", nbytes, "dp" + within(self.job, self.size)),) if self.size > 1 else ()
+        scatter = (Step("reduce_scatter", nbytes, within(self.job, self.size)),) if self.size > 1 else ()
         steps = (*scatter, *(copied if whole_group else ()))
         if steps:
             yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
         if not whole_group:
-            average = Step("all_reduce", nbytes / self.size, "dp" + across(self.job, self.size))
-            yield Flight(f"average {_name(unit)}", (average, *copied), name if steps else done, chain="replicas")
+            average = Step("all_reduce", nbytes / self.size, across(self.size))
+            yield Flight(f"average {_name(unit)}", (average, *copied), name if steps else done, chain=Queue.REPLICAS)
 
     def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
         full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)

@@ -6,12 +6,11 @@ Source: deepspeedai/DeepSpeed runtime/zero (stage_1_and_2.py, stage3.py) and run
 
 from __future__ import annotations
 
+from trainsim.contracts.groups import ALONE
 from trainsim.contracts.job import Job
 from trainsim.sharding.flights import Step
 
 FP32 = 4.0
-OVER = "offload"
-"""What stands in a step for the rank alone."""
 
 
 def gradient_steps(
@@ -33,11 +32,11 @@ def gradient_steps(
         turns = [("host_in", small)] * (not first) + [("host_out", FP32 if last else small)]
     if last and offload.optimizer == "nvme":
         turns += [("nvme_write", FP32)]
-    return tuple(Step(operation, offload.ratio * elements * size, OVER) for operation, size in turns)
+    return tuple(Step(operation, offload.ratio * elements * size, ALONE) for operation, size in turns)
 
 
 def parameter_steps(job: Job, elements: float) -> tuple[Step, ...]:
     """Copies that precede a gather to which a rank contributes *elements* parameters; none if they are on the GPU."""
     where, nbytes = job.sharding.offload.parameters, elements * job.training.number_bytes
     operations = {"none": (), "cpu": ("host_in",), "nvme": ("nvme_read", "host_in")}[where]
-    return tuple(Step(operation, nbytes, OVER) for operation in operations)
+    return tuple(Step(operation, nbytes, ALONE) for operation in operations)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import replicas, within
+from trainsim.sharding import across, replicas, within
 from trainsim.sharding.flights import Step
 from trainsim.sharding.options import SHARD_SIZE, Option
 from trainsim.sharding.tensorwise import Whole
@@ -27,7 +27,7 @@ HALF = 0.5  # bytes of a 4-bit number
 
 def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[Step]:
     """The steps of one all-gather of *elements* in so many *tensors* that *ranks* neighbouring replicas share."""
-    over = "dp" + within(job, ranks)
+    over = within(job, ranks)
     full = float(job.training.number_bytes * elements)
     if QUANTIZED_WEIGHTS.of(job):
         yield Step("traffic", 3.0 * elements / ranks)
@@ -50,13 +50,13 @@ def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterat
             if tensor not in plain:
                 yield from _in_two_hops(job, one.sizes[tensor], node)
     if plain:
-        yield Step("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), "dp" + within(job, size))
+        yield Step("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), within(job, size))
 
 
 def _in_two_hops(job: Job, elements: int, node: int) -> Iterator[Step]:
     """4-bit numbers and their scales within the node, then what is left of them between nodes."""
     yield Step("traffic", (job.training.gradient_bytes + HALF) * elements)
-    for left, over in ((elements, within(job, node)), (elements / node, f"-across-{node}")):
-        yield Step("all_to_all", HALF * left, "dp" + over)
-        yield Step("all_to_all", SCALE * left / BLOCK, "dp" + over)
+    for left, over in ((elements, within(job, node)), (elements / node, across(node))):
+        yield Step("all_to_all", HALF * left, over)
+        yield Step("all_to_all", SCALE * left / BLOCK, over)
         yield Step("traffic", (HALF + HALF / node) * left)

@@ -42,7 +42,7 @@ def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
     gathered = (_gathers(job, parts, bucket_size(job, stage, c, gather_overlap)) for c, parts in enumerate(chunks))
     return Exchange(
         reductions=tuple(tuple(_over_instances(job, size, chunk)) for chunk in reduced),
-        gathers=tuple(tuple(b._replace(among=within(job, size)) for b in chunk) for chunk in gathered),
+        gathers=tuple(tuple(b._replace(over=within(job, size)) for b in chunk) for chunk in gathered),
         overlapped=overlap,
         gathers_overlapped=gather_overlap,
         shard=size,
@@ -57,9 +57,9 @@ def _gathers(job: Job, parts: Parts, size: float | None) -> tuple[Bucket, ...]:
 def _over_instances(job: Job, size: int, some: Sequence[Bucket]) -> Iterator[Bucket]:
     """*some* buckets within instances of *size* replicas, and their shards over all instances."""
     for bucket in some:
-        yield bucket._replace(among=within(job, size))
+        yield bucket._replace(over=within(job, size))
         if size < replicas(job):
-            yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(job, size))
+            yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(size))
 
 
 def refuses(job: Job) -> Iterator[Refusal]:

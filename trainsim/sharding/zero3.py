@@ -15,6 +15,7 @@ from itertools import groupby
 from math import ceil
 from typing import Any
 
+from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import Bucket, Exchange, Parts, across, of_a_node, replicas, strategies, within
@@ -103,7 +104,7 @@ def _over_groups(job: Job, one: Whole, size: int) -> Iterator[Bucket]:
         return
     for tensors, _ in ipg_buckets(one, reduce_bucket(job)):
         nbytes = float(job.training.gradient_bytes * one.elements(tensors)) / size
-        yield Bucket("all_reduce", nbytes, one.last, across(job, size))
+        yield Bucket("all_reduce", nbytes, one.last, across(size))
 
 
 def reduce_bucket(job: Job) -> float:
@@ -183,7 +184,8 @@ class _Passes:
                 needed=None if later else self._when(needed),
                 takes=(Hold("buffers", packed),),
                 gives=(Hold("buffers", -packed),),
-                chain="gather" if again else "dp",
+                chain=Queue.GATHER if again else Queue.DATA,
+                gathers=True,
             )
 
     def _gathered(self, gather: Gather, ranks: int, again: bool) -> Iterator[Step]:
