@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.agreement import assert_same, distance
-from tests.workload import Hardware, pairs, rings
+from tests.workload import FORWARD, Hardware, pairs, rings
 from trainsim.contracts.exact import grains
+from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.actor import actors_of
@@ -28,10 +29,10 @@ def sender_that_meets(between):
     """A rank that sends a long message and meets its peer over the same port *between* seconds later."""
     hardware = Hardware(ranks=2)
     communicators = {
-        "pp": pairs(hardware, np.array([0]), np.array([1])),
-        "tp": rings(hardware, np.array([[0, 1]])),
+        FORWARD: pairs(hardware, np.array([0]), np.array([1])),
+        TENSOR: rings(hardware, np.array([[0, 1]])),
     }
-    send, meet = Send("m", "pp", "pp", 300e9, "in"), Meet("sum", "tp", "tp", "all_reduce", 150e9)
+    send, meet = Send("m", "pp", FORWARD, 300e9, "in"), Meet("sum", "tp", TENSOR, "all_reduce", 150e9)
     kernel = Kernel("k", "forward", between)
     first = [(send, kernel), (meet,), (kernel,)]
     second = [(kernel,), (meet,), (Wait("in", 0), kernel)]
@@ -57,11 +58,11 @@ def test_kernels_after_a_send_share_the_gpu_with_the_message():
     """The sender's SMs are used by nothing but its own chain, which still is not alone once it has sent."""
     hardware = Hardware(ranks=2, nvlink=1e9)
     message = pairs(hardware, np.array([0]), np.array([1]), sm=0.5)
-    kernel, send = Kernel("k", "forward", 1.0), Send("m", "pp", "pp", 2e9, "in")
+    kernel, send = Kernel("k", "forward", 1.0), Send("m", "pp", FORWARD, 2e9, "in")
     sender = Program(chains={"main": tuple(Task(Template("F", 0, t), m) for m, t in enumerate(
         [(kernel,), (send, kernel), (kernel,)]))})  # fmt: skip
     receiver = Program(chains={"main": (Task(Template("F", 0, (Wait("in", 1), kernel)), 0),)})
-    system = hardware.system([sender, receiver], [0, 1], {"pp": message})
+    system = hardware.system([sender, receiver], [0, 1], {FORWARD: message})
     quotient = fold(prune(system))
     assert quiet_tasks(quotient, actors_of(quotient))[0, "main"] == (True, False, False)
     trace = run(quotient)
