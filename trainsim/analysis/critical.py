@@ -12,12 +12,14 @@ from trainsim.contracts.instructions import KINDS
 
 
 class Leg(NamedTuple):
-    """An interval of the path (seconds) in which one class of ranks works, sends or waits."""
+    """An interval of the path (seconds) in which one class of ranks works, sends or waits; ``sends``: a message of its
+    is under way."""
 
     stage: int
     chain: str
     start: float
     end: float
+    sends: bool
 
 
 class Cause(NamedTuple):
@@ -122,4 +124,4 @@ class _Walk:
         stage = self.stage[lane.owner]
         if self.legs and self.legs[-1].chain == lane.name and self.legs[-1].stage == stage:
             end = self.legs.pop().end
-        self.legs.append(Leg(stage, lane.name, start, end))
+        self.legs.append(Leg(stage, lane.name, start, end, lane.is_messages))

@@ -155,7 +155,7 @@ def _critical(axes: Axes, path: CriticalPath, drawn: Scene) -> bool:
             before = None
             continue
         y = top[leg.stage] + 0.02
-        if leg.chain in result.trace.messages:
+        if leg.sends:
             continue
         if before is not None:
             lines.append([before, (leg.start, y)])
