@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tests.runs import result
+from tests.tools.same_steps import random_document
 from tests.traces import Shape
 from trainsim.analysis.memory import task_bounds
 from trainsim.contracts.instructions import Kernel
 from trainsim.errors import InvalidPlan
+from trainsim.scenario.scenario import Scenario
 
 SHAPE = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
 
@@ -227,3 +229,14 @@ def test_sums_of_rows_are_sums_of_spans(straggler):
         starts, ends = task_bounds(lane, straggler.trace.rows[lane.number].tasks)
         assert (starts == tasks.posted).all()
         assert (ends == tasks.end).all()
+
+
+@pytest.mark.parametrize("seed", [41, 77, 188])
+def test_of_equally_full_ranks_the_lowest_is_named(seed: int) -> None:
+    """Whatever folding numbers first: which rank is named is not left to the order of communicators."""
+    document = random_document(seed)
+    folded = Scenario.from_dict(document).run().memory
+    document["simulation"] = {**document["simulation"], "fold": False}
+    every = Scenario.from_dict(document).run().memory
+    assert folded.peak_rank == every.peak_rank
+    assert [stage.rank for stage in folded.per_stage] == [stage.rank for stage in every.per_stage]

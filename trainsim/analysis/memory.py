@@ -117,10 +117,11 @@ class MemoryUse:
 
 
 def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = None) -> MemoryUse:
-    """The level of every class over the step; of each stage the fullest class is kept. *beside* are memory of hosts and
-    drives."""
+    """The level of every class over the step; of each stage the fullest class is kept, among equals that of the lowest
+    rank. *beside* are memory of hosts and drives."""
     fullest: dict[int, tuple[float, int, _Changes]] = {}
-    for c, program in enumerate(lanes.program):
+    for c in np.argsort(lanes.trace.representative).tolist():
+        program = lanes.program[c]
         changes = _changes(lanes, c)
         peak = program.memory.total + changes.most
         if program.stage not in fullest or peak > fullest[program.stage][0]:

@@ -96,7 +96,7 @@ class Actor:
     def exposed(self) -> Intervals:
         """When its compute chain waits for collectives and copies of its own, rather than for another rank."""
         rest, others = self.idle, self.lanes.others[self._class]
-        messages = {lane.name.removeprefix("send:") for lane in self.lanes.messages}
+        messages = {self.lanes.trace.title(lane.name) for lane in self.lanes.messages}
         carry = {lane.name for lane in others if not lane.seconds[:, WORK].any()} - messages
         own = [s == self.stage and what in carry for s, what in zip(rest.source.tolist(), rest.what, strict=True)]
         return joined(Intervals(rest.start, rest.end).where(np.array(own, bool)))[0]
