@@ -17,7 +17,7 @@ from trainsim.schedules.check import check
 from trainsim.schedules.interleaved import usual_group
 from trainsim.schedules.orders import read_order
 from trainsim.schedules.pipedream import stashed, versions
-from trainsim.schedules.placement import Placement, place_of, stage_of
+from trainsim.schedules.placement import StagePlacement, place_of, stage_of
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import traits
 from trainsim.schedules.untimed import waits_for_ever
@@ -45,7 +45,7 @@ def shapes(name):
 
 
 def chain_of(name, ranks, chunks):
-    return ranks if traits(name).placement is Placement.TWO_WAY else ranks * chunks
+    return ranks if traits(name).placement is StagePlacement.TWO_WAY else ranks * chunks
 
 
 @pytest.mark.parametrize("file", small_first(recorded(), 2000))
@@ -76,7 +76,7 @@ def test_each_microbatch_goes_forward_and_back_once_through_every_stage(name):
         slices = SLICES if traits(name).sliced else 1
         order = read_order(schedule(name, ranks, microbatches, chunks), slices)  # checks all of that
         assert (order.stages, order.microbatches) == (ranks * chunks, microbatches * slices)
-        assert order.two_way == (traits(name).placement is Placement.TWO_WAY)
+        assert order.two_way == (traits(name).placement is StagePlacement.TWO_WAY)
         tried += 1
     assert tried
 
@@ -93,9 +93,13 @@ def test_traits_say_what_the_order_is_like(name):
         works |= {slot.work for row in order for slot in flat(row)}
         assert {slot.chunk for row in order for slot in flat(row)} == set(range(chunks))
         read = read_order(schedule(name, ranks, microbatches, chunks))
-        assert [read.slots(rank) for rank in range(ranks)] == order or facts.placement is not Placement.LOOP
+        assert [read.slots(rank) for rank in range(ranks)] == order or facts.placement is not StagePlacement.LOOP
         usual = read.placement
-        assert usual is facts.placement or ranks == 1 or {usual, facts.placement} == {Placement.V, Placement.WAVE}
+        assert (
+            usual is facts.placement
+            or ranks == 1
+            or {usual, facts.placement} == {StagePlacement.V, StagePlacement.WAVE}
+        )
     assert facts.split == (Work.W in works)
     assert facts.paired == (pairs > 0)
     assert facts.source
@@ -126,10 +130,10 @@ def test_one_rank_has_no_bubble(name):
             assert max(end for row in spans for _, end in row) == 3 * passes
 
 
-@pytest.mark.parametrize("placement", Placement)
+@pytest.mark.parametrize("placement", StagePlacement)
 def test_places_are_the_inverse_of_stages(placement):
     for ranks in (1, 2, 3, 4, 8):
-        for chunk in range(2 if placement in (Placement.V, Placement.TWO_WAY) else 6):
+        for chunk in range(2 if placement in (StagePlacement.V, StagePlacement.TWO_WAY) else 6):
             for rank in range(ranks):
                 assert place_of(placement, stage_of(placement, rank, chunk, ranks), ranks) == (rank, chunk)
 

@@ -13,7 +13,7 @@ from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
 from trainsim.schedules.files import read_schedule, write_schedule
 from trainsim.schedules.orders import Order
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 
 
 @pytest.mark.parametrize("file", small_first(recorded(), 64))
@@ -27,7 +27,7 @@ def test_recorded_orders_are_read_as_they_are_written(file, tmp_path):
 def test_a_file_is_an_order_that_can_be_replayed(tmp_path):
     write_schedule(schedule("zb-v", 4, 8), tmp_path / "zbv.csv")
     order = read_schedule(tmp_path / "zbv.csv")
-    assert order.placement is Placement.V
+    assert order.placement is StagePlacement.V
     assert [list(map(str, order.slots(rank))) for rank in range(4)] == [
         list(map(str, schedules["zb-v"](rank, 4, microbatches=8))) for rank in range(4)
     ]

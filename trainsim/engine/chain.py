@@ -12,7 +12,7 @@ Cause = tuple[int, int]
 """(Number of a chain, row in it) whose end let something start."""
 
 
-class Operation(Protocol):
+class Compiled(Protocol):
     """What a compiled template consists of. ``begin`` may return an event to wait for; then ``end`` gets its value."""
 
     def begin(self, chain: Chain, microbatch: int) -> Event | None: ...
@@ -36,8 +36,8 @@ class Chain:
         self.cause: Cause | None = None
         self.posted = 0.0
         self.pending: Any = None
-        self.waits: tuple[Operation, int] | None = None
-        self.tasks: list[tuple[tuple[Operation, ...], int]] = []
+        self.waits: tuple[Compiled, int] | None = None
+        self.tasks: list[tuple[tuple[Compiled, ...], int]] = []
         self.over = False
 
     def record(self, run: int, microbatch: int, posted: float, start: float) -> None:

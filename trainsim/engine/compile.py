@@ -14,11 +14,11 @@ from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
 from trainsim.contracts.trace import Label, Run
 from trainsim.engine.actor import Actor, receivers
-from trainsim.engine.chain import Chain, Operation
+from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.clock import Clock
-from trainsim.engine.fluid import Fabric, Phases
+from trainsim.engine.fluid import Phases, SharedResources
 from trainsim.engine.joint import Body, Joint, Joints
-from trainsim.engine.operations import Await, Free, Meeting, Message, Post, Set, Shared
+from trainsim.engine.operations import Await, Meeting, Post, Sending, Set, Shared, Unshared
 from trainsim.engine.work import Timed, Works
 from trainsim.fold.quotient import Quotient
 
@@ -37,18 +37,18 @@ class Compiler:
     With *merge* off every kernel and collective is an event of its own.
     """
 
-    def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, fabric: Fabric, *, merge: bool):
-        self.quotient, self.actors, self.clock, self.fabric, self.merge = quotient, actors, clock, fabric, merge
+    def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, shared: SharedResources, *, merge: bool):
+        self.quotient, self.actors, self.clock, self.shared, self.merge = quotient, actors, clock, shared, merge
         self.runs: list[Run] = []
         self.lanes: list[Chain] = []
         self.messages: dict[str, Messages] = {}
         self.joints = Joints(clock, len(quotient.groups), self.runs)
         self.meetings: list[dict[int, Meeting]] = [{} for _ in quotient.groups]
-        self.works = Works(quotient, fabric)
+        self.works = Works(quotient, shared)
         self._receivers = receivers(quotient)
         self._chains = sum(len(actor.program.chains) for actor in actors)
         self._lane_of: dict[tuple[int, Messages], Chain] = {}
-        self._operations: dict[tuple[int, int, bool], tuple[Operation, ...]] = {}
+        self._operations: dict[tuple[int, int, bool], tuple[Compiled, ...]] = {}
         self._bodies: dict[Any, Body] = {}
         self._run_number: dict[Any, int] = {}
         self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = {}
@@ -56,7 +56,7 @@ class Compiler:
 
     def tasks(
         self, actor: Actor, tasks: Sequence[Task], quiet: Sequence[bool]
-    ) -> list[tuple[tuple[Operation, ...], int]]:
+    ) -> list[tuple[tuple[Compiled, ...], int]]:
         """The compiled tasks of one chain; *quiet* says which of them are quiet."""
         out = []
         for (template, microbatch), calm in zip(tasks, quiet, strict=True):
@@ -67,7 +67,7 @@ class Compiler:
             out.append((operations, microbatch))
         return out
 
-    def _compile(self, actor: Actor, template: Template, quiet: bool) -> Iterator[Operation]:
+    def _compile(self, actor: Actor, template: Template, quiet: bool) -> Iterator[Compiled]:
         run: list[Timed] = []
         joint: Group | Merges = Merges.ALWAYS
         first = 0
@@ -103,16 +103,16 @@ class Compiler:
 
     def _run(
         self, actor: Actor, template: Template, first: int, run: list[Timed], joint: Group | Merges, quiet: bool
-    ) -> Operation:
+    ) -> Compiled:
         if not isinstance(joint, Merges) and self.quotient.groups[actor.port(joint)].posters > 1:
             return self._joint(actor, template, first, run, joint)
         phases = self.works.phases(actor, run, quiet)
         number = self._number(template, first, phases)
         if phases.resources:
-            return Shared(self.fabric, number, phases)
-        return Free(self.clock, number, phases.total)
+            return Shared(self.shared, number, phases)
+        return Unshared(self.clock, number, phases.total)
 
-    def _alone(self, actor: Actor, template: Template, k: int, i: Instruction, quiet: bool) -> Operation:
+    def _alone(self, actor: Actor, template: Template, k: int, i: Instruction, quiet: bool) -> Compiled:
         if isinstance(i, Wait):
             return Await(self.clock, i.event, actor.event(i.event), i.microbatch)
         if isinstance(i, Signal):
@@ -124,11 +124,11 @@ class Compiler:
         if isinstance(i, Send):
             flags = self.actors[self._receivers[group]].event(i.event)
             lane = self._lane(actor.number, i.communicator)
-            return Message(self.fabric, number, phases, lane=lane, flags=flags, blocking=i.blocking)
-        return Post(self.fabric, number, phases, meet=i, group=group, posters=self.quotient.groups[group].posters,
+            return Sending(self.shared, number, phases, lane=lane, flags=flags, blocking=i.blocking)
+        return Post(self.shared, number, phases, meet=i, group=group, posters=self.quotient.groups[group].posters,
                     turn=actor.turn(i.communicator), meetings=self.meetings[group])  # fmt: skip
 
-    def _joint(self, actor: Actor, template: Template, first: int, run: list[Timed], communicator: Group) -> Operation:
+    def _joint(self, actor: Actor, template: Template, first: int, run: list[Timed], communicator: Group) -> Compiled:
         meets = [k for k, i in enumerate(run) if isinstance(i, Meet) and i.communicator == communicator]
         head, group = meets[0], actor.port(communicator)
         seconds = self.works.phases(actor, run, True).volumes

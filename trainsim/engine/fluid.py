@@ -36,20 +36,20 @@ class Phases:
 class Activity:
     """A run under way. ``marks``: the true ends of its phases, once it has ever shared; complete when it is done."""
 
-    __slots__ = ("done", "fabric", "index", "left", "marks", "phases", "rate", "since", "timer")
+    __slots__ = ("done", "index", "left", "marks", "phases", "rate", "shared", "since", "timer")
 
-    def __init__(self, fabric: Fabric, phases: Phases, done: Event):
-        self.fabric, self.phases, self.done, self.since = fabric, phases, done, fabric.clock.now
+    def __init__(self, shared: SharedResources, phases: Phases, done: Event):
+        self.shared, self.phases, self.done, self.since = shared, phases, done, shared.clock.now
         self.index, self.left, self.rate = 0, phases.volumes[0], 0.0
         self.timer: Event | None = None  # of the current phase; None: alone, `done` is on the agenda
         self.marks: list[float] | None = None
 
     def close(self, _: Event) -> None:
         """The first thing that happens at the end."""
-        self.fabric.finish(self)
+        self.shared.finish(self)
 
 
-class Fabric:
+class SharedResources:
     """All resources and what runs on them."""
 
     def __init__(self, clock: Clock, resources: int, tick: float = TICK):

@@ -8,7 +8,7 @@ from trainsim.engine.actor import actors_of
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
-from trainsim.engine.fluid import Fabric
+from trainsim.engine.fluid import SharedResources
 from trainsim.engine.quiet import quiet_tasks
 from trainsim.engine.stuck import deadlock
 from trainsim.fold.quotient import Quotient
@@ -25,7 +25,7 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
     """
     clock = Clock()
     actors = actors_of(quotient)
-    compiler = Compiler(quotient, actors, clock, Fabric(clock, quotient.resources, tick), merge=merge)
+    compiler = Compiler(quotient, actors, clock, SharedResources(clock, quotient.resources, tick), merge=merge)
     quiet = quiet_tasks(quotient, actors) if merge else {}
     chains: list[Chain] = []
     for actor in actors:

@@ -11,14 +11,14 @@ from typing import Any
 from trainsim.contracts.instructions import Meet
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event, Timeout
-from trainsim.engine.fluid import Activity, Fabric, Phases
+from trainsim.engine.fluid import Activity, Phases, SharedResources
 from trainsim.errors import InvalidProgram
 
 Flags = list[Any]
 """State of one event of a rank by microbatch: None, True once it is set, or the Event that somebody waits for."""
 
 
-class Free:
+class Unshared:
     """A run that shares nothing: a plain timeout."""
 
     __slots__ = ("clock", "run", "seconds")
@@ -40,14 +40,14 @@ class Free:
 class Shared:
     """A run on resources that others may use too."""
 
-    __slots__ = ("fabric", "phases", "run")
+    __slots__ = ("phases", "run", "shared")
 
-    def __init__(self, fabric: Fabric, run: int, phases: Phases):
-        self.fabric, self.run, self.phases = fabric, run, phases
+    def __init__(self, shared: SharedResources, run: int, phases: Phases):
+        self.shared, self.run, self.phases = shared, run, phases
 
     def begin(self, chain: Chain, microbatch: int) -> Event:
-        chain.posted = self.fabric.clock.now
-        chain.pending = self.fabric.start(self.phases, Event(self.fabric.clock))
+        chain.posted = self.shared.clock.now
+        chain.pending = self.shared.start(self.phases, Event(self.shared.clock))
         done: Event = chain.pending.done
         return done
 
@@ -73,11 +73,11 @@ class Meeting:
 class Post:
     """A collective with members of other classes. ``turn`` counts what this class posted to the communicator."""
 
-    __slots__ = ("fabric", "group", "meet", "meetings", "phases", "posters", "run", "turn")
+    __slots__ = ("group", "meet", "meetings", "phases", "posters", "run", "shared", "turn")
 
-    def __init__(self, fabric: Fabric, run: int, phases: Phases, *, meet: Meet, group: int, posters: int,
+    def __init__(self, shared: SharedResources, run: int, phases: Phases, *, meet: Meet, group: int, posters: int,
                  turn: list[int], meetings: dict[int, Meeting]):  # fmt: skip
-        self.fabric, self.run, self.phases = fabric, run, phases
+        self.shared, self.run, self.phases = shared, run, phases
         self.meet, self.group, self.posters = meet, group, posters
         self.turn, self.meetings = turn, meetings
 
@@ -86,14 +86,14 @@ class Post:
         self.turn[0] += 1
         meeting = self.meetings.get(turn)
         if meeting is None:
-            meeting = self.meetings[turn] = Meeting(self.posters, self.phases, Event(self.fabric.clock))
+            meeting = self.meetings[turn] = Meeting(self.posters, self.phases, Event(self.shared.clock))
         elif meeting.phases is not self.phases:
             raise InvalidProgram(
                 f"members of communicator {str(self.meet.communicator)!r} post different things at turn {turn}: one of "
                 f"them {self.meet.name!r} of microbatch {microbatch} in chain {chain.name!r}; all of a group need the "
                 f"same operation and bytes"
             )
-        chain.posted, chain.pending = self.fabric.clock.now, meeting
+        chain.posted, chain.pending = self.shared.clock.now, meeting
         meeting.missing -= 1
         if meeting.missing:
             chain.waits = self, microbatch
@@ -101,9 +101,9 @@ class Post:
             del self.meetings[turn]
             meeting.start, meeting.cause = chain.posted, chain.because()
             if self.phases.resources:
-                meeting.activity = self.fabric.start(self.phases, meeting.over)
+                meeting.activity = self.shared.start(self.phases, meeting.over)
             else:
-                self.fabric.clock.fire(meeting.over, self.phases.total)
+                self.shared.clock.fire(meeting.over, self.phases.total)
         return meeting.over
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
@@ -160,20 +160,20 @@ def set_flag(flags: Flags, microbatch: int, cause: Cause | None) -> None:
         state.succeed(cause)
 
 
-class Message:
+class Sending:
     """Start a message to a passive receiver; the sender goes on at once, unless it is blocking.
 
     ``lane`` keeps the rows of the sender's messages of this communicator; ``flags`` are the receiver's.
     """
 
-    __slots__ = ("blocking", "fabric", "flags", "lane", "phases", "run")
+    __slots__ = ("blocking", "flags", "lane", "phases", "run", "shared")
 
-    def __init__(self, fabric: Fabric, run: int, phases: Phases, *, lane: Chain, flags: Flags, blocking: bool):
-        self.fabric, self.run, self.phases = fabric, run, phases
+    def __init__(self, shared: SharedResources, run: int, phases: Phases, *, lane: Chain, flags: Flags, blocking: bool):
+        self.shared, self.run, self.phases = shared, run, phases
         self.lane, self.flags, self.blocking = lane, flags, blocking
 
     def begin(self, chain: Chain, microbatch: int) -> Event | None:
-        lane, clock = self.lane, self.fabric.clock
+        lane, clock = self.lane, self.shared.clock
         row = lane.number, len(lane.rows)
         lane.cause = chain.because()
         lane.record(self.run, microbatch, clock.now, clock.now)
@@ -187,7 +187,7 @@ class Message:
         if self.phases.resources:
             done = Event(clock)
             done.callbacks.append(arrive)
-            activity = self.fabric.start(self.phases, done)
+            activity = self.shared.start(self.phases, done)
         else:
             done = Timeout(clock, self.phases.total)
             done.callbacks.append(arrive)

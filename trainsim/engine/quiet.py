@@ -48,7 +48,7 @@ Quiet = tuple[bool, ...]
 def quiet_tasks(quotient: Quotient, actors: list[Actor]) -> dict[tuple[int, str], Quiet]:
     """(Program, chain) -> which of its tasks are quiet in all classes that run the program."""
     messages = frozenset(name for p in quotient.system.programs for name in _sent(p))
-    programs = [_Program(p, messages) for p in quotient.system.programs]
+    programs = [_ProgramOutline(p, messages) for p in quotient.system.programs]
     out: dict[tuple[int, str], Quiet] = {}
     for actor in actors:
         program = programs[actor.program_number]
@@ -67,7 +67,7 @@ def _sent(program: Program) -> set[str]:
     return {i.event for template in templates.values() for i in template.instructions if isinstance(i, Send)}
 
 
-class _Program:
+class _ProgramOutline:
     """The chains of a program with an outline of each template."""
 
     def __init__(self, program: Program, messages: frozenset[str]):
@@ -112,7 +112,7 @@ def _reach(quotient: Quotient, actor: Actor, outlines: list[_Outline]) -> _Reach
     return runs - {-1}, messages
 
 
-def _calm(quotient: Quotient, program: _Program, chain: str, reach: dict[str, _Reach]) -> Quiet:
+def _calm(quotient: Quotient, program: _ProgramOutline, chain: str, reach: dict[str, _Reach]) -> Quiet:
     mine, sent = reach[chain]
     tasks = len(program.chains[chain])
     if not all(quotient.owned[r] for r in mine):

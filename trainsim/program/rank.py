@@ -15,9 +15,9 @@ from trainsim.program.states import States, gradient_bytes, states
 from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, items_of, slots_of
-from trainsim.schedules.messages import Exchange, Item
+from trainsim.schedules.messages import Item, MessageBatch
 from trainsim.schedules.traits import Traits
-from trainsim.sharding import Exchange as DataExchange
+from trainsim.sharding import Exchange
 from trainsim.sharding.flights import Role
 
 
@@ -34,7 +34,7 @@ class Rank:
         return self.parts.of_rank(self.rank)
 
     @cached_property
-    def exchange(self) -> DataExchange:
+    def exchange(self) -> Exchange:
         """What it sends for data parallelism."""
         return self.parts.exchange(self.rank)
 
@@ -66,7 +66,7 @@ class Rank:
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The order with pairs taken apart: the forward first."""
-        return tuple(flat(item for item in self.items if not isinstance(item, Exchange)))
+        return tuple(flat(item for item in self.items if not isinstance(item, MessageBatch)))
 
     @cached_property
     def firsts(self) -> dict[int, int]:

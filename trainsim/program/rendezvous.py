@@ -14,7 +14,7 @@ from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Instruction, Kernel, Send, Signal, Task, Template, Wait
 from trainsim.program.parts import Parts
 from trainsim.schedules import Work
-from trainsim.schedules.messages import Exchange, Message
+from trainsim.schedules.messages import MessageBatch, PipelineMessage
 
 
 class Rendezvous:
@@ -25,7 +25,7 @@ class Rendezvous:
         self.mail: dict[str, list[Task]] = {}
         self._templates: dict[tuple[str, Work, int], Template] = {}
 
-    def tasks(self, exchange: Exchange, shift: int) -> Iterator[Task]:
+    def tasks(self, exchange: MessageBatch, shift: int) -> Iterator[Task]:
         """Post everything, then wait until everything has arrived; ``mail`` grows by what is sent meanwhile.
 
         Each way has a chain of its own, so that a message whose peer is not ready holds up only its own way.
@@ -47,13 +47,13 @@ class Rendezvous:
             wait = Kernel("p2p synchronisation", "pp", overhead, 0.0, 0.0, stream="pp")
             yield Task(Template("exchange", 0, (wait,)), 0)
 
-    def _template(self, step: str, message: Message) -> Template:
+    def _template(self, step: str, message: PipelineMessage) -> Template:
         key = step, message.work, message.stage
         if key not in self._templates:
             self._templates[key] = Template("exchange", 0, tuple(self._instructions(step, message)))
         return self._templates[key]
 
-    def _instructions(self, step: str, message: Message) -> Iterator[Instruction]:
+    def _instructions(self, step: str, message: PipelineMessage) -> Iterator[Instruction]:
         direction = "forward" if message.work is Work.F else "backward"
         to = message.stage + (1 if message.work is Work.F else -1)
         posted, ready, got = (f"{what}.{direction}.{message.stage}" for what in ("posted", "ready", "got"))
@@ -71,7 +71,7 @@ class Rendezvous:
         else:
             yield Wait(got)
 
-    def _way(self, message: Message) -> Messages:
+    def _way(self, message: PipelineMessage) -> Messages:
         forward = message.work is Work.F
         there = self.parts.stages[message.stage + (1 if forward else -1)].rank
         return self.parts.message_way(self.rank, there, "forward" if forward else "backward")

@@ -20,7 +20,7 @@ from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.templates import PASSES, Cuts, Pass, template
 from trainsim.program.update import gather_waits, reduce_signals, reductions, update, with_gradients
 from trainsim.schedules import Pair, Slot, Work
-from trainsim.schedules.messages import Exchange
+from trainsim.schedules.messages import MessageBatch
 from trainsim.sharding.flights import Role
 from trainsim.sharding.flights import chains as chains_of
 
@@ -92,7 +92,7 @@ class _Passes:
         mine, k = self.mine, 0
         shift = step * mine.parts.job.training.microbatches * mine.slices
         for item in mine.items:
-            if isinstance(item, Exchange):
+            if isinstance(item, MessageBatch):
                 yield from ((task, None) for task in self.rendezvous.tasks(item, shift))
             elif isinstance(item, Pair):
                 cuts = self._cuts(k, item.forward, step), self._cuts(k + 1, item.backward, step)

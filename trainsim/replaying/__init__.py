@@ -11,7 +11,7 @@ from trainsim.replaying.mail import deadlock, with_exchanges
 from trainsim.replaying.result import Bubble, Replay, Span, Window
 from trainsim.replaying.running import spans
 from trainsim.replaying.times import Given, Times, one_time, per_stage
-from trainsim.schedules.cells import Rows, schedule
+from trainsim.schedules.cells import CellRows, schedule
 from trainsim.schedules.messages import mails
 from trainsim.schedules.orders import read_order
 from trainsim.schedules.slices import SLICES
@@ -66,6 +66,6 @@ def replay(
 
 
 def _slices(order: Iterable[Iterable[str]]) -> int:
-    if isinstance(order, Rows) and traits(order.name).sliced:
+    if isinstance(order, CellRows) and traits(order.name).sliced:
         return order.numbers["group"] or SLICES
     return 1

@@ -13,7 +13,7 @@ from trainsim.replaying.mail import Step
 from trainsim.replaying.times import Times
 from trainsim.schedules import Work
 from trainsim.schedules.cells import Cell
-from trainsim.schedules.messages import Exchange
+from trainsim.schedules.messages import MessageBatch
 from trainsim.schedules.orders import Cells, Order
 
 CHAIN = "compute"
@@ -61,7 +61,7 @@ class _Lowering:
         for k in range(iterations):
             shift = k * self.order.microbatches
             for step in row:
-                if isinstance(step, Exchange):
+                if isinstance(step, MessageBatch):
                     yield Task(self._exchange(rank, step), k)
                     continue
                 first, *second = step
@@ -89,7 +89,7 @@ class _Lowering:
             self._templates[key] = Template("hand on", cell.stage, tuple(self._gives(cell)))
         return self._templates[key]
 
-    def _exchange(self, rank: int, exchange: Exchange) -> Template:
+    def _exchange(self, rank: int, exchange: MessageBatch) -> Template:
         """Tell every peer that the message is posted, wait until it is posted there, and let it take its time.
 
         All messages of an exchange start when both sides are there and take equally long: the last one ends it.

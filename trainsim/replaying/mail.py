@@ -7,29 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.blocking import posted, with_messages
-from trainsim.schedules.cells import Rows, cell_of, format_cell, schedule
-from trainsim.schedules.messages import Exchange, Item, Links, Message, mails
+from trainsim.schedules.cells import CellRows, cell_of, format_cell, schedule
+from trainsim.schedules.messages import Item, Links, MessageBatch, PipelineMessage, mails
 from trainsim.schedules.orders import Cells, Order
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 
-Step = Cells | Exchange
-KNOWN = {Placement.TWO_WAY: "dualpipe", Placement.V: "dualpipev"}
+Step = Cells | MessageBatch
+KNOWN = {StagePlacement.TWO_WAY: "dualpipe", StagePlacement.V: "dualpipev"}
 """Schedules with overlapped pairs whose order of messages is known, by placement."""
 
 
 def with_exchanges(order: Order, given: Iterable[Iterable[str]], rule: str) -> tuple[tuple[Step, ...], ...]:
     """Cells and exchanges of every rank, as the framework posts them that the order is from.
 
-    *given* may be ``Rows`` that remember their schedule; otherwise an order of DualPipe or DualPipeV is recognised, and
-    any other has its messages as Megatron-LM posts them. *rule* is "blocking", or the name of a schedule with an order
-    of messages of its own. Raises InvalidPlan where stages are not laid out in a usual way.
+    *given* may be ``CellRows`` that remember their schedule; otherwise an order of DualPipe or DualPipeV is recognised,
+    and any other has its messages as Megatron-LM posts them. *rule* is "blocking", or the name of a schedule with an
+    order of messages of its own. Raises InvalidPlan where stages are not laid out in a usual way.
     """
     placement = order.placement
     if placement is None:
         raise InvalidPlan("blocking messages need stages laid over the ranks in a loop, a V, a wave or both ways")
     name = _schedule_of(order, given, rule, placement)
     numbers: Mapping[str, int | None] = {"microbatches": order.microbatches, "chunks": order.chunks}
-    if isinstance(given, Rows) and given.name == name:
+    if isinstance(given, CellRows) and given.name == name:
         numbers = given.numbers
     rows = []
     for rank in range(order.ranks):
@@ -43,14 +43,14 @@ def with_exchanges(order: Order, given: Iterable[Iterable[str]], rule: str) -> t
     return tuple(rows)
 
 
-def _schedule_of(order: Order, given: Iterable[Iterable[str]], rule: str, placement: Placement) -> str | None:
+def _schedule_of(order: Order, given: Iterable[Iterable[str]], rule: str, placement: StagePlacement) -> str | None:
     """The schedule whose own order of messages holds; None: the usual one."""
     texts = [list(row) for row in order.texts]
     if rule != "blocking":
         if texts != schedule(rule, order.ranks, order.microbatches, order.chunks):
             raise InvalidPlan(f'p2p_mode={rule!r} is for the order of {rule}; this is another, use "blocking"')
         return rule
-    if isinstance(given, Rows) and given.name in mails and given.unchanged():
+    if isinstance(given, CellRows) and given.name in mails and given.unchanged():
         return given.name
     known = KNOWN.get(placement)
     if known and any(len(cells) == 2 for row in order.rows for cells in row):
@@ -66,17 +66,17 @@ def _slots(cells: Cells, ranks: int) -> Slot | Pair:
     return Pair(*slots) if len(slots) == 2 else slots[0]
 
 
-def _step(item: Item, placement: Placement, links: Links) -> Step:
-    if isinstance(item, Exchange):
+def _step(item: Item, placement: StagePlacement, links: Links) -> Step:
+    if isinstance(item, MessageBatch):
         return item
     slots = item if isinstance(item, Pair) else (item,)
     return tuple(cell_of(slot, placement, links.rank, links.ranks) for slot in slots)
 
 
 def _received_in_time(row: Iterable[Step], links: Links) -> None:
-    arrived: set[Message] = set()
+    arrived: set[PipelineMessage] = set()
     for step in row:
-        if isinstance(step, Exchange):
+        if isinstance(step, MessageBatch):
             arrived.update(step.receives)
             continue
         for cell in step:
@@ -91,14 +91,14 @@ def _received_in_time(row: Iterable[Step], links: Links) -> None:
 def deadlock(rows: Sequence[Sequence[Step]], order: Order) -> str | None:
     """Who waits for whom if the exchanges can never all be carried out; None if they can."""
     at = [0] * order.ranks
-    posted_by: dict[Message, set[str]] = {}
+    posted_by: dict[PipelineMessage, set[str]] = {}
     moved = True
     while moved:
         moved = False
         for rank, row in enumerate(rows):
             while at[rank] < len(row):
                 step = row[at[rank]]
-                if isinstance(step, Exchange):
+                if isinstance(step, MessageBatch):
                     _post(step, posted_by)
                     if _awaited(step, posted_by):
                         break
@@ -109,23 +109,25 @@ def deadlock(rows: Sequence[Sequence[Step]], order: Order) -> str | None:
     return "\n".join(["blocking messages wait for each other:", *lines]) if stuck else None
 
 
-def _post(exchange: Exchange, posted_by: dict[Message, set[str]]) -> None:
+def _post(exchange: MessageBatch, posted_by: dict[PipelineMessage, set[str]]) -> None:
     for message in exchange.sends:
         posted_by.setdefault(message, set()).add("send")
     for message in exchange.receives:
         posted_by.setdefault(message, set()).add("receive")
 
 
-def _awaited(exchange: Exchange, posted_by: Mapping[Message, set[str]]) -> list[tuple[str, Message]]:
+def _awaited(
+    exchange: MessageBatch, posted_by: Mapping[PipelineMessage, set[str]]
+) -> list[tuple[str, PipelineMessage]]:
     """What the other sides have not posted yet."""
     sides = [("receive", m) for m in exchange.sends] + [("send", m) for m in exchange.receives]
     return [(side, message) for side, message in sides if side not in posted_by.get(message, ())]
 
 
-def _waits(rank: int, row: Sequence[Step], at: int, posted_by: Mapping[Message, set[str]], order: Order) -> str:
+def _waits(rank: int, row: Sequence[Step], at: int, posted_by: Mapping[PipelineMessage, set[str]], order: Order) -> str:
     exchange = row[at]
-    assert isinstance(exchange, Exchange)
-    before = [format_cell(step) for step in row[:at] if not isinstance(step, Exchange)]
+    assert isinstance(exchange, MessageBatch)
+    before = [format_cell(step) for step in row[:at] if not isinstance(step, MessageBatch)]
     waits = [
         f"rank {order.rank_of[message.stage if side == 'send' else message.target]} to {side} the {message}"
         for side, message in _awaited(exchange, posted_by)

@@ -16,7 +16,7 @@ from trainsim.fold import unfolded
 from trainsim.replaying.lowering import CHAIN, lower
 from trainsim.replaying.mail import Step
 from trainsim.replaying.times import Times
-from trainsim.schedules.messages import Exchange
+from trainsim.schedules.messages import MessageBatch
 from trainsim.schedules.orders import Order
 
 Rows = Sequence[Sequence[Step]]
@@ -37,7 +37,7 @@ def spans(
     found = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
     if rows is not None:
         for rank, row in enumerate(rows):
-            cells = np.array([not isinstance(step, Exchange) for step in row] * iterations, bool)
+            cells = np.array([not isinstance(step, MessageBatch) for step in row] * iterations, bool)
             found[rank] = found[rank][0][cells], found[rank][1][cells]
     return tuple(s for s, _ in found), tuple(e for _, e in found)
 

@@ -15,7 +15,7 @@ from trainsim.replaying import Replay, replay, schedule
 from trainsim.replaying.result import STEADY
 from trainsim.schedules import Work, schedules
 from trainsim.schedules.cells import Cell
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import Traits, traits
 
@@ -81,7 +81,7 @@ def _table(steps: dict[str, Replay]) -> Iterator[str]:
         chunks = "" if _chunks(facts) == 1 else f", {_chunks(facts)} chunks"
         cells = (
             f"[{name}](#{name})",
-            f"{'V' if facts.placement is Placement.V else facts.placement}{chunks}",
+            f"{'V' if facts.placement is StagePlacement.V else facts.placement}{chunks}",
             *(f"{abs(fraction):.1%}" for fraction in fractions),
             held,
             f"× {facts.replicas}",

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
-from trainsim.schedules.messages import Exchange, Item, Links, Message, mails
-from trainsim.schedules.placement import Placement, place_of
+from trainsim.schedules.messages import Item, Links, MessageBatch, PipelineMessage, mails
+from trainsim.schedules.placement import StagePlacement, place_of
 from trainsim.schedules.traits import traits
 
 
@@ -19,8 +19,8 @@ def posted(
     A schedule whose framework has no rule of its own for blocking messages uses Megatron-LM's for its kind; for some
     orders that deadlocks.
 
-    >>> [item if isinstance(item, Exchange) else str(item) for item in posted("1f1b", 1, 2, microbatches=1)][:2]
-    [Exchange(sends=(), receives=(Message(work=<Work.F: 'F'>, stage=0, microbatch=0),)), 'F0']
+    >>> [item if isinstance(item, MessageBatch) else str(item) for item in posted("1f1b", 1, 2, microbatches=1)][:2]
+    [MessageBatch(sends=(), receives=(PipelineMessage(work=<Work.F: 'F'>, stage=0, microbatch=0),)), 'F0']
     """
     order = list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
     name = schedules.canonical(schedule)
@@ -32,9 +32,9 @@ def posted(
 
 def with_messages(order: Sequence[Slot | Pair], links: Links) -> list[Item]:
     """*order* with its messages as Megatron-LM posts them, with or without interleaving; empty exchanges left out."""
-    interleaved = links.chunks > 1 and links.placement is Placement.LOOP
+    interleaved = links.chunks > 1 and links.placement is StagePlacement.LOOP
     items = step_by_step(order, links) if interleaved else turn_by_turn(order, links)
-    return [item for item in items if not isinstance(item, Exchange) or item.sends or item.receives]
+    return [item for item in items if not isinstance(item, MessageBatch) or item.sends or item.receives]
 
 
 def turn_by_turn(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
@@ -45,13 +45,13 @@ def turn_by_turn(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
         sends = tuple(m for slot in before for m in links.sends(slot))
         receives = tuple(m for slot in now for m in links.receives(slot))
         if {slot.work is Work.F for slot in before} == {slot.work is Work.F for slot in now}:
-            yield Exchange(sends=sends)
-            yield Exchange(receives=receives)
+            yield MessageBatch(sends=sends)
+            yield MessageBatch(receives=receives)
         else:
-            yield Exchange(sends, receives)
+            yield MessageBatch(sends, receives)
         yield item
         before = now
-    yield Exchange(sends=tuple(m for slot in before for m in links.sends(slot)))
+    yield MessageBatch(sends=tuple(m for slot in before for m in links.sends(slot)))
 
 
 def step_by_step(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
@@ -64,16 +64,16 @@ def step_by_step(order: Sequence[Slot | Pair], links: Links) -> Iterator[Item]:
     ahead = _all_ahead(order, links)
     steps = _steps(order, paired=not ahead)
     arriving = _arrivals(steps, links)
-    yield Exchange(receives=tuple(arriving[-1]))
+    yield MessageBatch(receives=tuple(arriving[-1]))
     for k, step in enumerate(steps):
         yield from step
         sends = tuple(m for slot in flat(step) for m in links.sends(slot))
         turns = ahead and k + 1 < len(steps) and _is_forward(step[0]) and not _is_forward(steps[k + 1][0])
         if turns:  # the first gradient is asked for on its own
-            yield Exchange(sends=sends)
-            yield Exchange(receives=tuple(arriving[k]))
+            yield MessageBatch(sends=sends)
+            yield MessageBatch(receives=tuple(arriving[k]))
         else:
-            yield Exchange(sends, tuple(arriving[k]))
+            yield MessageBatch(sends, tuple(arriving[k]))
 
 
 def _is_forward(item: Slot | Pair) -> bool:
@@ -101,9 +101,9 @@ def _steps(order: Sequence[Slot | Pair], paired: bool) -> list[list[Slot | Pair]
     return steps
 
 
-def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int, list[Message]]:
+def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int, list[PipelineMessage]]:
     """Messages to receive by the step after which the rank posts them; -1: before the first."""
-    found: dict[int, list[Message]] = defaultdict(list)
+    found: dict[int, list[PipelineMessage]] = defaultdict(list)
     numbered = [(k, slot) for k, step in enumerate(steps) for slot in flat(step) if slot.work is not Work.W]
     for direction in (True, False):
         own = [k for k, slot in numbered if (slot.work is Work.F) == direction]

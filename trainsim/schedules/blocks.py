@@ -106,7 +106,7 @@ def _pulled(ranks: Sequence[Times]) -> list[Times]:
     weight gradients are taken to fill every free slot.
     """
     weights = len(ranks[0]) > WEIGHT
-    memories = [_WithWeights(times) if weights else _Free(times) for times in ranks]
+    memories = [_WithWeights(times) if weights else _FilledTimes(times) for times in ranks]
     limit = max(memory.peak() for memory in memories)
     found = [[list(when) for when in times] for times in ranks]
     taken: list[set[int]] = [set() for _ in ranks]
@@ -175,7 +175,7 @@ class _WithWeights:
         return to
 
 
-class _Free:
+class _FilledTimes:
     """The same where weight gradients fill every slot that is free."""
 
     def __init__(self, times: Times):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.check import check
-from trainsim.schedules.placement import Placement, stage_of
+from trainsim.schedules.placement import StagePlacement, stage_of
 from trainsim.schedules.traits import traits
 
 _WORKS = {work.value: work for work in Work}
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
         return f"{self.stage}{self.work}{self.microbatch}"
 
 
-class Rows(list[list[str]]):
+class CellRows(list[list[str]]):
     """Cells per rank that remember which schedule they are: a list in every other way.
 
     ``name`` is the schedule's, ``numbers`` are what it was called with.
@@ -62,7 +62,7 @@ def schedule(
     *,
     group: int | None = None,
     costs: Sequence[float] | None = None,
-) -> Rows:
+) -> CellRows:
     """The order of the schedule called *name* on *stages* ranks: a list of PyTorch's cells per rank.
 
     Stages are numbered along the pipeline: with several *chunks* (None: as many as the schedule has, or one), chunk c
@@ -87,15 +87,15 @@ def schedule(
         order = partial(order, costs=costs)
     rows = (order(rank, stages, microbatches=microbatches, chunks=chunks, group=group) for rank in range(stages))
     texts = ([_text(item, facts.placement, rank, stages) for item in row] for rank, row in enumerate(rows))
-    return Rows(texts, schedules.canonical(name), numbers)
+    return CellRows(texts, schedules.canonical(name), numbers)
 
 
-def cell_of(slot: Slot, placement: Placement, rank: int, ranks: int) -> Cell:
+def cell_of(slot: Slot, placement: StagePlacement, rank: int, ranks: int) -> Cell:
     """The cell of *slot* on *rank*."""
     return Cell(stage_of(placement, rank, slot.chunk, ranks), slot.work, slot.microbatch)
 
 
-def _text(item: Slot | Pair, placement: Placement, rank: int, ranks: int) -> str:
+def _text(item: Slot | Pair, placement: StagePlacement, rank: int, ranks: int) -> str:
     return format_cell([cell_of(slot, placement, rank, ranks) for slot in flat((item,))])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, multiple, two_chunks
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 
@@ -34,7 +34,7 @@ def chimera(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group:
 
 described.register("chimera")(
     Traits(
-        placement=Placement.TWO_WAY,
+        placement=StagePlacement.TWO_WAY,
         chunks=2,
         replicas=2,
         needs="an even number of ranks; microbatches a multiple of it",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, one_chunk
-from trainsim.schedules.messages import Exchange, Item, Links, mails
+from trainsim.schedules.messages import Item, Links, MessageBatch, mails
 from trainsim.schedules.traits import Traits, described
 
 
@@ -73,9 +73,9 @@ def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group:
             if name in ("ForwardPass", "BackwardPass"):
                 yield Slot(Work(name[0]), k)
             elif name in ("SendActivation", "SendGrad"):
-                yield Exchange(sends=links.sends(Slot(Work.F if name == "SendActivation" else Work.B, k)))
+                yield MessageBatch(sends=links.sends(Slot(Work.F if name == "SendActivation" else Work.B, k)))
             elif name in ("RecvActivation", "RecvGrad"):
-                yield Exchange(receives=links.receives(Slot(Work.F if name == "RecvActivation" else Work.B, k)))
+                yield MessageBatch(receives=links.receives(Slot(Work.F if name == "RecvActivation" else Work.B, k)))
 
 
 def buffers(rank: int, ranks: int, *, microbatches: int) -> int:

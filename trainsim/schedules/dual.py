@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trainsim.schedules import Pair, Slot, Work
-from trainsim.schedules.messages import Exchange, Item, Links, Message
+from trainsim.schedules.messages import Item, Links, MessageBatch, PipelineMessage
 
 
 def dual(
@@ -24,14 +24,14 @@ def dual(
     Everything that a pass sends is posted before the next pass, together with what that one receives.
     Source: deepseek-ai/DualPipe, dualpipe.py and dualpipev.py.
     """
-    run = _Run(links, directions, first or {0: 0, 1: 0})
+    run = _DualOrder(links, directions, first or {0: 0, 1: 0})
     yield from _fill(run, place, places)
     yield from _main(run, place, places, microbatches)
     yield from _drain(run, place, places)
     yield from run.exchange()
 
 
-class _Run:
+class _DualOrder:
     """Counts microbatches, queues weight gradients, and collects messages until the next pass posts them."""
 
     def __init__(self, links: Links, directions: tuple[int, int], first: Mapping[int, int]):
@@ -39,8 +39,8 @@ class _Run:
         self.next = {(work, chunk): first[chunk] for work in (Work.F, Work.B) for chunk in (0, 1)}
         self.expected = dict(self.next)
         self.weights: list[Slot] = []
-        self.sends: list[Message] = []
-        self.receives: list[Message] = []
+        self.sends: list[PipelineMessage] = []
+        self.receives: list[PipelineMessage] = []
         self.last: dict[tuple[Work, int], Slot] = {}
 
     def slot(self, work: Work, direction: int, early: bool = False) -> Slot:
@@ -64,10 +64,10 @@ class _Run:
         """Queue the output of the last pass of that kind."""
         self.sends += self.links.sends(self.last[work, direction])
 
-    def exchange(self) -> Iterator[Exchange]:
+    def exchange(self) -> Iterator[MessageBatch]:
         """Everything queued."""
         if self.sends or self.receives:
-            yield Exchange(tuple(self.sends), tuple(self.receives))
+            yield MessageBatch(tuple(self.sends), tuple(self.receives))
         self.sends, self.receives = [], []
 
     def one(
@@ -97,7 +97,7 @@ class _Run:
         yield self.weights.pop(0)
 
 
-def _fill(run: _Run, place: int, places: int) -> Iterator[Item]:
+def _fill(run: _DualOrder, place: int, places: int) -> Iterator[Item]:
     """Forwards in the own direction, forwards in both, then backwards whose weight gradients fill the bubble."""
     middle = place == places - 1
     two_way = run.links.ranks == 2 * places
@@ -118,7 +118,7 @@ def _fill(run: _Run, place: int, places: int) -> Iterator[Item]:
         yield from run.one(Work.F, 1, receive=False)
 
 
-def _main(run: _Run, place: int, places: int, microbatches: int) -> Iterator[Item]:
+def _main(run: _DualOrder, place: int, places: int, microbatches: int) -> Iterator[Item]:
     """Pairs; the first pair of a middle rank is carried out one by one, which makes the bubble smaller."""
     middle = place == places - 1
     for k in range(microbatches - 2 * places + place + 1):
@@ -133,7 +133,7 @@ def _main(run: _Run, place: int, places: int, microbatches: int) -> Iterator[Ite
         yield from run.both(1, 0)
 
 
-def _drain(run: _Run, place: int, places: int) -> Iterator[Item]:
+def _drain(run: _DualOrder, place: int, places: int) -> Iterator[Item]:
     """Pairs with the last forwards, backwards that are split from half-way on, weight gradients that are left."""
     for _ in range(places - place - 1):
         yield from run.one(Work.B, 1)

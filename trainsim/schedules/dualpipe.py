@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainsim.schedules import Pair, Slot, schedules
 from trainsim.schedules.check import at_least, constraints, multiple, two_chunks
 from trainsim.schedules.dual import dual
-from trainsim.schedules.messages import Exchange, Item, Links, mails
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.messages import Item, Links, MessageBatch, mails
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 
@@ -21,14 +21,14 @@ def dualpipe(
     >>> print(*dualpipe(0, 2, microbatches=4))
     F0 F2.1 F1 B2.1 F3.1&B0 B3.1 I1 W1
     """
-    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, Exchange))
+    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, MessageBatch))
 
 
 @mails.register("dualpipe")
 def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
     upper = rank < ranks // 2
     half = min(rank, ranks - 1 - rank)
-    links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.TWO_WAY)
+    links = Links(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.TWO_WAY)
     own, other = (0, 1) if upper else (1, 0)
     first = {0: 0, 1: microbatches // 2}
     return dual(
@@ -38,7 +38,7 @@ def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group:
 
 described.register("dualpipe")(
     Traits(
-        placement=Placement.TWO_WAY,
+        placement=StagePlacement.TWO_WAY,
         chunks=2,
         split=True,
         replicas=2,

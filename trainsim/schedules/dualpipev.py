@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainsim.schedules import Pair, Slot, schedules
 from trainsim.schedules.check import at_least, constraints, two_chunks
 from trainsim.schedules.dual import dual
-from trainsim.schedules.messages import Exchange, Item, Links, mails
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.messages import Item, Links, MessageBatch, mails
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 
@@ -21,18 +21,18 @@ def dualpipev(
     >>> print(*dualpipev(0, 1, microbatches=2))
     F0 F0.1 F1 B0.1 F1.1&B0 B1.1 I1 W1
     """
-    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, Exchange))
+    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, MessageBatch))
 
 
 @mails.register("dualpipev")
 def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
-    links = Links(rank=rank, ranks=ranks, chunks=2, placement=Placement.V)
+    links = Links(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.V)
     return dual(links, place=rank, places=ranks, microbatches=microbatches)
 
 
 described.register("dualpipev")(
     Traits(
-        placement=Placement.V,
+        placement=StagePlacement.V,
         chunks=2,
         split=True,
         paired=True,

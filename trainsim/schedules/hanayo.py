@@ -8,7 +8,7 @@ from functools import lru_cache
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, no_group
-from trainsim.schedules.placement import Placement, place_of
+from trainsim.schedules.placement import StagePlacement, place_of
 from trainsim.schedules.traits import Traits, described
 
 FORWARD, BACKWARD = 1, 2
@@ -70,13 +70,13 @@ def _next(slot: Slot, rank: int, ranks: int, chunks: int) -> tuple[int, Slot] | 
         stage += 1 if work is Work.F else -1
     if stage < 0:
         return None
-    to, chunk = place_of(Placement.WAVE, stage, ranks)
+    to, chunk = place_of(StagePlacement.WAVE, stage, ranks)
     return to, Slot(work, slot.microbatch, chunk)
 
 
 described.register("hanayo")(
     Traits(
-        placement=Placement.WAVE,
+        placement=StagePlacement.WAVE,
         chunks=None,
         needs="2 chunks per wave; made for as many microbatches as ranks",
         source="arXiv 2308.15762",

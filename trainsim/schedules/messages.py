@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 from trainsim.registry import Registry
 from trainsim.schedules import Pair, Slot, Work
-from trainsim.schedules.placement import Placement, place_of, stage_of
+from trainsim.schedules.placement import StagePlacement, place_of, stage_of
 
 
-class Message(NamedTuple):
+class PipelineMessage(NamedTuple):
     """What *stage* sends for a microbatch: its activation to the next stage (F), or its gradient back (B)."""
 
     work: Work
@@ -30,17 +30,17 @@ class Message(NamedTuple):
 
     def __str__(self) -> str:
         """
-        >>> str(Message(Work.B, 2, 7)), str(Message(Work.F, 2, 7))
+        >>> str(PipelineMessage(Work.B, 2, 7)), str(PipelineMessage(Work.F, 2, 7))
         ('gradient 7 of stage 2', 'activation 7 of stage 2')
         """
         return f"{'activation' if self.work is Work.F else 'gradient'} {self.microbatch} of stage {self.stage}"
 
 
-class Exchange(NamedTuple):
+class MessageBatch(NamedTuple):
     """Messages that a rank posts together; it goes on when all of them have arrived."""
 
-    sends: tuple[Message, ...] = ()
-    receives: tuple[Message, ...] = ()
+    sends: tuple[PipelineMessage, ...] = ()
+    receives: tuple[PipelineMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,38 +50,38 @@ class Links:
     rank: int
     ranks: int
     chunks: int
-    placement: Placement = Placement.LOOP
+    placement: StagePlacement = StagePlacement.LOOP
 
     def stage(self, slot: Slot) -> int:
         """The stage that *slot* is of."""
         return stage_of(self.placement, self.rank, slot.chunk, self.ranks)
 
-    def sends(self, slot: Slot) -> tuple[Message, ...]:
+    def sends(self, slot: Slot) -> tuple[PipelineMessage, ...]:
         """What *slot* hands to another rank."""
         stage = self.stage(slot)
         if slot.work is Work.W:
             return ()
         work, target = (Work.F, stage + 1) if slot.work is Work.F else (Work.B, stage - 1)
-        return (Message(work, stage, slot.microbatch),) if self._elsewhere(stage, target) else ()
+        return (PipelineMessage(work, stage, slot.microbatch),) if self._elsewhere(stage, target) else ()
 
-    def receives(self, slot: Slot) -> tuple[Message, ...]:
+    def receives(self, slot: Slot) -> tuple[PipelineMessage, ...]:
         """What *slot* needs from another rank."""
         stage = self.stage(slot)
         if slot.work is Work.W:
             return ()
         work, source = (Work.F, stage - 1) if slot.work is Work.F else (Work.B, stage + 1)
-        return (Message(work, source, slot.microbatch),) if self._elsewhere(source, stage) else ()
+        return (PipelineMessage(work, source, slot.microbatch),) if self._elsewhere(source, stage) else ()
 
     def _elsewhere(self, source: int, target: int) -> bool:
         """Whether a message goes between these stages: both there, of one chain, on two ranks."""
         first, last = sorted((source, target))
-        chain = self.ranks if self.placement is Placement.TWO_WAY else self.ranks * self.chunks
+        chain = self.ranks if self.placement is StagePlacement.TWO_WAY else self.ranks * self.chunks
         if first < 0 or first // chain != last // chain or last >= self.ranks * self.chunks:
             return False
         return place_of(self.placement, first, self.ranks)[0] != place_of(self.placement, last, self.ranks)[0]
 
 
-Item = Slot | Pair | Exchange
+Item = Slot | Pair | MessageBatch
 
 
 class Mail(Protocol):

@@ -12,7 +12,7 @@ from typing import NoReturn
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work
 from trainsim.schedules.cells import Cell, format_cell, parse_order
-from trainsim.schedules.placement import Placement, place_of
+from trainsim.schedules.placement import StagePlacement, place_of
 
 Cells = tuple[Cell, ...]
 
@@ -48,9 +48,11 @@ class Order:
         return -(-self.stages // self.ranks)
 
     @property
-    def placement(self) -> Placement | None:
+    def placement(self) -> StagePlacement | None:
         """How stages are laid over the ranks; None where it is none of the usual ways."""
-        usual = (Placement.TWO_WAY,) if self.two_way else (Placement.LOOP, Placement.V, Placement.WAVE)
+        usual = (
+            (StagePlacement.TWO_WAY,) if self.two_way else (StagePlacement.LOOP, StagePlacement.V, StagePlacement.WAVE)
+        )
         ranks = self.ranks
         for placement in usual:
             if all(place_of(placement, stage, ranks)[0] == rank for stage, rank in enumerate(self.rank_of)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainsim.registry import Registry
 from trainsim.schedules import schedules
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Traits:
     ``needs`` says in words what the numbers must fulfil, ``source`` where the order comes from.
     """
 
-    placement: Placement = Placement.LOOP
+    placement: StagePlacement = StagePlacement.LOOP
     chunks: int | None = 1
     split: bool = False
     replicas: int = 1
@@ -45,7 +45,7 @@ def traits(schedule: str) -> Traits:
     """Traits of the schedule called *schedule* (a name or an alias). Raises UnknownName.
 
     >>> traits("1F1B").placement, traits("1f1b").chunks, traits("dualpipe").replicas
-    (<Placement.LOOP: 'loop'>, 1, 2)
+    (<StagePlacement.LOOP: 'loop'>, 1, 2)
     """
     name = schedules.canonical(schedule)
     return described[name] if name in described else Traits()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainsim.schedules import Pair, Slot, flat
-from trainsim.schedules.messages import Links, Message
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.messages import Links, PipelineMessage
+from trainsim.schedules.placement import StagePlacement
 
 
 def waits_for_ever(
-    rows: Sequence[Iterable[Slot | Pair]], chunks: int, placement: Placement = Placement.LOOP
+    rows: Sequence[Iterable[Slot | Pair]], chunks: int, placement: StagePlacement = StagePlacement.LOOP
 ) -> list[Slot | Pair]:
     """The pass at which each rank is stuck; none if the *rows*, one per rank, can be carried out.
 
@@ -23,7 +23,7 @@ def waits_for_ever(
     """
     orders = [list(row) for row in rows]
     links = [Links(rank=rank, ranks=len(orders), chunks=chunks, placement=placement) for rank in range(len(orders))]
-    sent: set[Message] = set()
+    sent: set[PipelineMessage] = set()
     at = [0] * len(orders)
     moved = True
     while moved:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.blocks import repeated
 from trainsim.schedules.check import constraints, two_chunks
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 
@@ -24,7 +24,7 @@ def v_min(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: i
 
 
 described.register("v-min")(
-    Traits(placement=Placement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg")
+    Traits(placement=StagePlacement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg")
 )
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate, count
 
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, two_chunks
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 CYCLE = 6
@@ -43,7 +43,7 @@ def _block(ranks: int) -> list[tuple[int, int, int, int]]:
 
 @lru_cache(maxsize=32)
 def _rows(ranks: int, microbatches: int) -> tuple[tuple[Slot, ...], ...]:
-    plan = _Plan(_block(ranks), microbatches)
+    plan = _MirroredPlan(_block(ranks), microbatches)
     plan.pull()
     rows = []
     for times in plan.times:
@@ -52,7 +52,7 @@ def _rows(ranks: int, microbatches: int) -> tuple[tuple[Slot, ...], ...]:
     return tuple(rows)
 
 
-class _Plan:
+class _MirroredPlan:
     """Slots of every pass, which slots are taken, and the chunks held after every slot. Backwards take two slots."""
 
     def __init__(self, block: list[tuple[int, int, int, int]], microbatches: int):
@@ -117,7 +117,7 @@ class _Plan:
 
 
 described.register("1f1b-v")(
-    Traits(placement=Placement.V, chunks=2, needs="2 chunks", source="arXiv 2405.15362; sail-sg v1f1b.py")
+    Traits(placement=StagePlacement.V, chunks=2, needs="2 chunks", source="arXiv 2405.15362; sail-sg v1f1b.py")
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, two_chunks
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 
@@ -51,7 +51,11 @@ def _planned(rank: int, ranks: int, microbatches: int) -> Iterator[Slot]:
 
 described.register("zb-v")(
     Traits(
-        placement=Placement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; PyTorch ZBVZeroBubble"
+        placement=StagePlacement.V,
+        chunks=2,
+        split=True,
+        needs="2 chunks",
+        source="arXiv 2405.15362; PyTorch ZBVZeroBubble",
     )
 )
 

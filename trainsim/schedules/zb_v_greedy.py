@@ -10,7 +10,7 @@ from itertools import product
 from trainsim.schedules import Slot, Work, schedules
 from trainsim.schedules.check import constraints, two_chunks
 from trainsim.schedules.costs import Costs, costs_of
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits, described
 
 F, I, W = 0, 1, 2  # noqa: E741
@@ -45,17 +45,17 @@ def _best(ranks: int, microbatches: int, costs: Costs) -> tuple[tuple[Slot, ...]
     return tuple(map(tuple, min(plans, key=lambda plan: plan.longest).rows))
 
 
-def _planned(ranks: int, microbatches: int, costs: Costs, fill_backward: bool, fill_forward: bool) -> _Plan:
+def _planned(ranks: int, microbatches: int, costs: Costs, fill_backward: bool, fill_forward: bool) -> _GreedyPlan:
     """A plan, made again as long as that helps: ranks that waited less than the worst may wait so much longer."""
-    plan = _Plan(ranks, microbatches, costs, fill_backward, fill_forward, None)
+    plan = _GreedyPlan(ranks, microbatches, costs, fill_backward, fill_forward, None)
     while True:
-        again = _Plan(ranks, microbatches, costs, fill_backward, fill_forward, plan.waited)
+        again = _GreedyPlan(ranks, microbatches, costs, fill_backward, fill_forward, plan.waited)
         if again.longest >= plan.longest:
             return plan
         plan = again
 
 
-class _Plan:
+class _GreedyPlan:
     """One variant, laid out. Phases are 0: F of chunk 0, 1: F of chunk 1, 2: I of chunk 1, 3: I of chunk 0.
 
     Forwards go down the ranks in chunk 0 and up in chunk 1, backwards down in chunk 1 and up in chunk 0.
@@ -203,7 +203,7 @@ class _Plan:
 
 described.register("zb-v-greedy")(
     Traits(
-        placement=Placement.V,
+        placement=StagePlacement.V,
         chunks=2,
         split=True,
         planned=True,

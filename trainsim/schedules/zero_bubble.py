@@ -24,12 +24,14 @@ def plan(ranks: int, microbatches: int, limit: int, costs: Costs = USUAL) -> tup
     >>> print(*plan(2, 3, limit=2)[1])
     F0 I0 F1 I1 W0 F2 I2 W1 W2
     """
-    tried = [_Plan(ranks, microbatches, limit, costs, *variant) for variant in product((True, False), repeat=3)]
-    best = min(tried, key=lambda one: one.longest)
+    tried = [
+        _ZeroBubblePlan(ranks, microbatches, limit, costs, *variant) for variant in product((True, False), repeat=3)
+    ]
+    best = min(tried, key=lambda plan: plan.longest)
     return tuple(map(tuple, best.rows))
 
 
-class _Plan:
+class _ZeroBubblePlan:
     """One variant, laid out.
 
     ``early_bubble``: the first backward need not come as early as it can. ``backward_first``: a forward that would
