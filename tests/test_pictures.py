@@ -1,5 +1,6 @@
 """Gantt charts: what is painted is what happened, and can be read."""
 
+import json
 import re
 import warnings
 from functools import cache
@@ -15,17 +16,19 @@ from tests.traces import Shape
 from trainsim.contracts.instructions import KINDS
 from trainsim.errors import InvalidPlan
 from trainsim.figures import legible
+from trainsim.report import chrome
 from trainsim.report import notes as noted
 from trainsim.report.actors import actors, look_of
 from trainsim.report.canvas import TALL, Note
 from trainsim.report.chart import chart
+from trainsim.report.chrome import excerpt
 from trainsim.report.files import save_pictures
 from trainsim.report.intervals import joined
 from trainsim.report.lettering import width
 from trainsim.report.scene import scene
 from trainsim.report.strip import COLUMNS, ROWS, strip
 from trainsim.report.style import LOOKS
-from trainsim.report.windows import MOST, chosen, windows
+from trainsim.report.windows import MOST, chosen, few_of, windows
 
 SMALL = Shape(stages=3, microbatches=4, tp=0.2, recompute=0.5, latency=0.1, reduce=0.7, update=0.2, replicas=2)
 LONG = Shape(stages=6, microbatches=96, recompute=0.5, latency=0.02, reduce=3.0, update=0.4)
@@ -446,3 +449,37 @@ def test_a_font_of_placeholders_is_no_font():
     family = _family_with(frozenset("日本"))
     assert family is None or not re.match("Last Resort", family)
     assert any(entry.name.startswith("Last Resort") for entry in fontManager.ttflist) or family is None
+
+
+# how much of a large step a trace holds
+
+
+def test_a_small_trace_is_whole_and_a_large_one_an_excerpt(deep, small, tmp_path):
+    assert excerpt(small).words == ""
+    assert excerpt(small).ranks == small.pipeline
+    size = {
+        rank: sum(len(deep.trace.spans(rank, c).label) for c in deep.trace.chain_names(rank)) for rank in deep.pipeline
+    }
+    few = excerpt(deep, events=sum(size.values()) - 1)
+    assert few.ranks == few_of(deep)
+    assert few.window[1] == np.inf
+    less = excerpt(deep, events=sum(size[rank] for rank in few.ranks) // 2)
+    assert less.window[1] == pytest.approx(deep.duration / 2, rel=0.01)
+    assert "the first" in less.words
+
+
+@pytest.mark.parametrize("ranks", [None, [0, 2]])
+def test_the_trace_says_what_it_holds(small, ranks, tmp_path, monkeypatch):
+    monkeypatch.setattr(chrome, "MOST_EVENTS", 60)
+    document = json.loads(small.to_chrome(tmp_path / "trace.json", ranks=ranks).read_text())
+    spans = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    if ranks:
+        assert "excerpt" not in document["otherData"]
+        every = sum(len(small.trace.spans(r, c).label) for r in ranks for c in small.trace.chain_names(r))
+        assert len(spans) == every
+        assert {event["pid"] for event in spans} == set(ranks)
+    else:
+        assert document["otherData"]["excerpt"].startswith("ranks ")
+        assert 0 < len(spans) <= 1.3 * 60
+        until = excerpt(small).window[1]
+        assert max(event["ts"] for event in spans) < (until + 3.0) * 1e6

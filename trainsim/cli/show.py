@@ -59,8 +59,9 @@ def show_schedule(
     stages: Annotated[int, typer.Option("--stages", metavar="P")] = 4,
     microbatches: Annotated[int, typer.Option("--microbatches", metavar="M")] = 8,
     chunks: Annotated[int | None, typer.Option("--chunks", metavar="V")] = None,
+    out: Drawing = None,
 ) -> None:
-    """The order in which the ranks of a pipeline work."""
+    """The order in which the ranks of a pipeline work, and a picture of it."""
     from trainsim.report.show import schedule_lines
     from trainsim.schedules import schedules
     from trainsim.schedules.cells import schedule
@@ -69,6 +70,13 @@ def show_schedule(
     full = schedules.canonical(name)
     chunks = chunks or traits(full).chunks or 2  # a schedule that leaves the number open has two or more
     print_lines(schedule_lines(full, schedule(full, stages=stages, microbatches=microbatches, chunks=chunks)))
+    if out:
+        from trainsim.report.gallery import example
+        from trainsim.report.order_chart import order_chart
+
+        folder_for(out.parent)
+        step, slices = example(full, stages, microbatches, chunks=chunks)
+        save_figure(order_chart(full, step, slices=slices), out)
 
 
 show.command("memory")(show_memory)

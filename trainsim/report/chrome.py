@@ -40,8 +40,10 @@ class Excerpt(NamedTuple):
     words: str = ""
 
 
-def excerpt(result: Result, events: int = MOST_EVENTS) -> Excerpt:
-    """A pipeline, or where it has more than so many *events* a few of its stages and as much of their time as fits."""
+def excerpt(result: Result, events: int | None = None) -> Excerpt:
+    """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages and as much of their
+    time as fits."""
+    events = MOST_EVENTS if events is None else events
     size = {rank: _spans(result.trace, rank) for rank in result.pipeline}
     if sum(size.values()) <= events:
         return Excerpt(result.pipeline, (0.0, np.inf))

@@ -45,18 +45,23 @@ replica whose microbatches go up the ranks. Two passes that run at once stand to
 
 def page() -> str:
     """The page, as Markdown."""
-    steps = {name: _step(name) for name in schedules}
+    steps = {name: example(name)[0] for name in schedules}
     lines = [INTRO.format(ranks=RANKS, microbatches=MICROBATCHES), *_table(steps), ""]
     for name, step in steps.items():
         lines += [f"## {name}", "", _summary(name), "", "```text", *_chart(name, step), "```", ""]
     return "\n".join(lines)
 
 
-def _step(name: str) -> Replay:
+def example(
+    name: str, ranks: int = RANKS, microbatches: int = MICROBATCHES, *, chunks: int | None = None
+) -> tuple[Replay, int]:
+    """A schedule in which forward, input and weight gradient of all layers of a rank take 1 each, replayed; and how
+    many slices its microbatches are cut into."""
     facts = traits(name)
-    alone = 1.0 / (1 if facts.replicas > 1 else _chunks(facts)) / (_slices(name, facts))
-    order = schedule(name, RANKS, MICROBATCHES, _chunks(facts), group=GROUPS.get(name))
-    return replay(order, forward=alone, input_gradient=alone, weight_gradient=alone, p2p=0.0)
+    chunks, slices = chunks or _chunks(facts), _slices(name, facts)
+    alone = 1.0 / (1 if facts.replicas > 1 else chunks) / slices
+    order = schedule(name, ranks, microbatches, chunks, group=GROUPS.get(name))
+    return replay(order, forward=alone, input_gradient=alone, weight_gradient=alone, p2p=0.0), slices
 
 
 def _chunks(facts: Traits) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
+from statistics import median, median_low
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainsim.report import lettering
@@ -68,11 +68,16 @@ def fitted(notes: Iterable[Note], points_per_second: float, scale: float) -> Ite
 
 
 def _all(notes: Sequence[Note], points_per_second: float, scale: float) -> list[Fitted]:
-    """*notes* if most of them have room, or nothing; passes that the window cuts off do not count."""
+    """*notes*, in one size where it fits, if most of them have room, or nothing; passes that the window cuts off do not
+    count."""
     every = [fit(note, points_per_second, scale) for note in notes]
     least = WHOLE * median(note.right - note.left for note in notes) if notes else 0.0
     whole = [bool(words.text) for words in every if words.note.right - words.note.left >= least]
-    return [words for words in every if words.text] if sum(whole) >= MOST * len(whole) else []
+    if sum(whole) < MOST * len(whole):
+        return []
+    written = [words for words in every if words.text]
+    size = median_low([words.points for words in written]) if written else 0.0
+    return [words._replace(points=min(size, words.points)) for words in written]
 
 
 def fit(note: Note, points_per_second: float, scale: float) -> Fitted:
