@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -106,15 +106,14 @@ class Actor:
         """What its compute chain does from 0 to the end of the run: spans by kind, exposed waits, other waits."""
         trace = self.lanes.trace
         spans = trace.spans(self.rank, "compute")
-        kinds = {look_of(label): k for k, label in enumerate(trace.labels)}
-        code = np.array([kinds[look_of(label)] for label in trace.labels], np.int64)[spans.label]
-        order = np.argsort(code, kind="stable")
+        order = np.argsort(code := _looks(trace.labels)[1][spans.label], kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
         looks = {}
         for part in parts:
             part = part[spans.end[part] > spans.start[part]]
             if len(part):
-                looks[look_of(trace.labels[code[part[0]]])] = joined(Intervals(spans.start[part], spans.end[part]))[0]
+                look = _looks(trace.labels)[0][int(code[part[0]])]
+                looks[look] = joined(Intervals(spans.start[part], spans.end[part]))[0]
         busy = joined(union(looks.values()))[0]
         exposed = without(self.exposed, busy)[0]
         everything = Intervals(np.zeros(1), np.array([self.lanes.duration]))
@@ -143,6 +142,14 @@ def look_of(label: Label) -> str:
     ('gather', 'dp')
     """
     return "gather" if label.kind == "dp" and label.name.startswith("gather") else label.kind
+
+
+@lru_cache(maxsize=2)
+def _looks(labels: tuple[Label, ...]) -> tuple[tuple[str, ...], Ints]:
+    """How *labels* look: all looks, and the number of that of each."""
+    each = [look_of(label) for label in labels]
+    looks = tuple(dict.fromkeys(each))
+    return looks, np.array([looks.index(look) for look in each], np.int64)
 
 
 def _look_beside(label: Label, chain: str) -> str:

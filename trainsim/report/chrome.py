@@ -41,8 +41,8 @@ class Excerpt(NamedTuple):
 
 
 def excerpt(result: Result, events: int | None = None) -> Excerpt:
-    """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages and as much of their
-    time as fits."""
+    """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages and as much of
+    their time as fits."""
     events = MOST_EVENTS if events is None else events
     size = {rank: _spans(result.trace, rank) for rank in result.pipeline}
     if sum(size.values()) <= events:

@@ -51,10 +51,11 @@ def gantt(
     Raises InvalidPlan for a window that is empty or outside the step.
     """
     stages = actors(result, chosen(result) if ranks is None else ranks)
-    everyone = actors(result, result.pipeline) if ranks is None else stages
+    some = ranks is None and len(stages) < len(result.pipeline)
+    everyone = actors(result, result.pipeline) if some else stages
     parts = _windows(result, stages, window, steps)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
-    layout = _layout(scenes, everyone, some=len(stages) < len(everyone))
+    layout = _layout(scenes, everyone, some=some)
     figure = new_figure(figsize=(WIDTH, layout.height), dpi=DPI, facecolor="white")
     top = layout.height - HEAD
     if layout.strip:

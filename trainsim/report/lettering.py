@@ -28,7 +28,7 @@ def _glyph(character: str) -> tuple[Path | None, float]:
     from matplotlib.textpath import TextPath
 
     font = FontProperties(family="DejaVu Sans")
-    once, twice = (TextPath((0.0, 0.0), "|" + character * n + "|", size=EM, prop=font) for n in (1, 2))
+    once, twice = (TextPath((0.0, 0.0), text, size=EM, prop=font) for text in ("||", f"|{character}|"))
     advance = float(twice.vertices[:, 0].max() - once.vertices[:, 0].max())
     if not character.strip():
         return None, advance
