@@ -124,14 +124,14 @@ class SharedResources:
                 self._share(component)
 
     def _component(self, seed: Activity) -> dict[Activity, None]:
-        found, stack = {seed: None}, [seed]
+        component, stack = {seed: None}, [seed]
         while stack:
             for r in stack.pop().phases.resources:
                 for other in self.users[r]:
-                    if other not in found:
-                        found[other] = None
+                    if other not in component:
+                        component[other] = None
                         stack.append(other)
-        return found
+        return component
 
     def _share(self, component: dict[Activity, None]) -> None:
         self.solves += 1

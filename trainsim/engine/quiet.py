@@ -113,17 +113,17 @@ def _reach(quotient: Quotient, actor: Actor, outlines: list[_Outline]) -> _Reach
 
 
 def _calm(quotient: Quotient, program: _ProgramOutline, chain: str, reach: dict[str, _Reach]) -> Quiet:
-    mine, sent = reach[chain]
+    used, sent = reach[chain]
     tasks = len(program.chains[chain])
-    if not all(quotient.owned[r] for r in mine):
+    if not all(quotient.owned[r] for r in used):
         return (False,) * tasks
     calm = [True] * tasks
-    if mine & sent:
+    if used & sent:
         first = program.first_send(chain)
         calm[first:] = [False] * (tasks - first)
     for other, (runs, carried) in reach.items():
-        if other != chain and mine & (runs | carried):
+        if other != chain and used & (runs | carried):
             for begin, rest in program.at_work(chain, other):
-                end = tasks - 1 if mine & carried else rest  # nobody knows when its messages have arrived
+                end = tasks - 1 if used & carried else rest  # nobody knows when its messages have arrived
                 calm[begin : end + 1] = [False] * len(calm[begin : end + 1])
     return tuple(calm)

@@ -35,17 +35,17 @@ def intervals_at_work(
     waits = _first(chains[chain], Wait)
     setters = Counter(e for tasks in chains.values() for e, kind in _events(tasks) if kind is Signal)
     once = {e for e, times in setters.items() if times == 1 and e[0] not in messages}
-    mine = {e: k for e, k in _first(chains[chain], Signal).items() if e in once}
+    signalled = {e: k for e, k in _first(chains[chain], Signal).items() if e in once}
     out: list[tuple[int, int]] = []
     since: int | None = None  # the task from which *other* may be at work
     rest: int | None = None  # the task after which all that it did since then is known to be over
     for event, kind in _events(chains[other]):
         if since is None:
-            since = mine.get(event, 0) if kind is Wait else 0
+            since = signalled.get(event, 0) if kind is Wait else 0
         elif kind is Wait:
-            if event in mine and rest is not None:
+            if event in signalled and rest is not None:
                 out.append((since, rest))
-                since = mine[event]
+                since = signalled[event]
             rest = None
         elif kind is Signal:
             rest = waits.get(event, rest) if event in once else rest
@@ -61,10 +61,10 @@ def _first(tasks: tuple[Task, ...], kind: type[Wait] | type[Signal]) -> dict[Eve
     templates: dict[int, list[Wait | Signal]] = {}
     out: dict[Event, int] = {}
     for k, (template, microbatch) in enumerate(tasks):
-        found = templates.get(id(template))
-        if found is None:
-            found = templates[id(template)] = [i for i in template.instructions if isinstance(i, kind)]
-        for i in found:
+        matching = templates.get(id(template))
+        if matching is None:
+            matching = templates[id(template)] = [i for i in template.instructions if isinstance(i, kind)]
+        for i in matching:
             out.setdefault((i.event, microbatch if i.microbatch is None else i.microbatch), k)
     return out
 

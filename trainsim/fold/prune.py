@@ -86,12 +86,12 @@ def _most_at_one_time(system: System) -> Floats:
     total = np.zeros(system.resources)
     collectives: dict[Peers, Floats] = {}
     for peers, communicator in system.communicators.items():
-        mine, foreign = _uses(communicator, peers, habits, reference)
+        of_owner, foreign = _uses(communicator, peers, habits, reference)
         if communicator.is_message:
             flights = np.array([h.flights[peers] for h in habits])
-            total += mine * flights[system.program_of[reference]] + foreign * flights.max()
+            total += of_owner * flights[system.program_of[reference]] + foreign * flights.max()
         else:
-            collectives[peers] = mine
+            collectives[peers] = of_owner
             total += foreign * max(sum(peers in posted for posted in h.posts.values()) for h in habits)
     for chain in dict.fromkeys(name for h in habits for name in h.posts):
         total += _busiest(system, habits, chain, collectives, system.program_of[reference])
@@ -107,10 +107,10 @@ def _busiest(
         rank = np.flatnonzero(own >= 0)
         of_program = _grains(np.array([share.get(chain, 0.0) for share in shares]))
         most[own[rank]] = of_program[system.program_of[rank]]
-    for peers, mine in collectives.items():
+    for peers, of_owner in collectives.items():
         posts = np.array([peers in h.posts.get(chain, ()) for h in habits])
         if posts.any():
-            most = np.maximum(most, mine * posts[program])
+            most = np.maximum(most, of_owner * posts[program])
     return most
 
 
@@ -122,18 +122,18 @@ def _uses(communicator: Communicator, peers: Peers, habits: list[_Habits], refer
         if communicator.is_message or any((peers, operation) in h.operations for h in habits)
     ]
     patterns = distinct(used)
-    mine, foreign = np.zeros(len(reference)), np.zeros(len(reference))
+    of_owner, foreign = np.zeros(len(reference)), np.zeros(len(reference))
     others: list[tuple[Ints, Ints, Floats]] = []
     for p in patterns:
         amount, rank = _grains(p.use_amount), reference[p.use_resource]
         own = (rank >= 0) & (communicator.group_of[0][rank] == p.use_group)
-        mine = np.maximum(mine, _sum(p.use_resource[own], amount[own], len(reference)))
+        of_owner = np.maximum(of_owner, _sum(p.use_resource[own], amount[own], len(reference)))
         others.append((p.use_group[~own], p.use_resource[~own], amount[~own]))
     if len(others) == 1:
         foreign = _sum(others[0][1], others[0][2], len(reference))
     elif others:
         foreign = _largest_operation(others, len(reference))
-    return mine, foreign
+    return of_owner, foreign
 
 
 def _largest_operation(uses: list[tuple[Ints, Ints, Floats]], resources: int) -> Floats:

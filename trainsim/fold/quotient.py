@@ -94,8 +94,8 @@ def _quotient(system: System, graph: Graph, colour: Ints, rounds: int) -> Quotie
         start = graph.groups_at[name]
         first, group_class = _classes(colour[start : start + communicator.groups])
         for label, group in enumerate(communicator.group_of):
-            mine = group[representative]
-            group_of[name, label] = np.where(mine >= 0, group_class[mine] + len(groups), -1)
+            joined = group[representative]
+            group_of[name, label] = np.where(joined >= 0, group_class[joined] + len(groups), -1)
         members = _Members(communicator, group_class, rank_class)
         uses = {op: _loads(p, seen, of, group_class) for op, p in communicator.patterns.items()}
         groups += _group_classes(system, name, first, members, uses)
@@ -120,8 +120,8 @@ def _classes(colour: Ints) -> tuple[Ints, Ints]:
 
 
 def _own(resource: Ints, representative: Ints, of: Ints) -> Ints:
-    mine = resource[representative]
-    return np.asarray(np.append(of, -1)[mine], np.int64)  # -1 picks what was appended
+    chosen = resource[representative]
+    return np.asarray(np.append(of, -1)[chosen], np.int64)  # -1 picks what was appended
 
 
 class _Members:

@@ -55,7 +55,7 @@ def refine(colour: Ints, a: Ints, b: Ints, label: Ints) -> tuple[Ints, int]:
 
 
 def _adjacency(nodes: int, a: Ints, b: Ints, label: Ints) -> Adjacency:
-    node = np.concatenate([a, b])
+    node = np.concatenate([a, b])  # every edge twice: as seen from a, then as seen from b, with labels that differ
     order = np.argsort(node, kind="stable")
     first = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))])
     mixed = _mix(np.arange(1, 2 * int(label.max(initial=0)) + 3, dtype=np.uint64))  # none is 0: all neighbours count
@@ -80,6 +80,7 @@ def _edges_of(nodes: Ints, edges: Adjacency) -> tuple[Ints | slice, Ints]:
     total = int(size.sum())
     if total == len(edges.neighbour):
         return slice(None), starts
+    # Edge k of the answer is edge k - starts[n] of its node n, which is edge first[n] + k - starts[n] of all.
     return np.arange(total) + np.repeat(first[nodes] - starts, size), starts
 
 
@@ -88,15 +89,17 @@ def _split(colour: Ints, colours: int, nodes: Ints, signature: Hashes) -> tuple[
     old = colour[nodes]
     part = np.unique(signature, return_inverse=True)[1]
     parts = int(part.max()) + 1
+    # A part of a class is a pair (class, signature), as one number; ``where`` is the part of each of *nodes*.
     key, where, count = np.unique(old * parts + part, return_inverse=True, return_counts=True)
     parent = key // parts
     # Nodes of the class that were not looked at are a part of their own, and it keeps the name.
     unseen = np.bincount(colour, minlength=colours)[parent] - np.bincount(old, minlength=colours)[parent]
+    # Parts sorted by class, the largest first: where the class changes stands the largest part of the next one.
     by_size = np.lexsort((-count, parent))
     largest = np.zeros(len(key), bool)
     largest[by_size[np.diff(parent[by_size], prepend=-1) != 0]] = True
     keeps = largest & (unseen == 0)
-    name = np.where(keeps, parent, colours + np.cumsum(~keeps) - 1)
+    name = np.where(keeps, parent, colours + np.cumsum(~keeps) - 1)  # the others are numbered on from the last colour
     colour[nodes] = name[where]
     return colours + int((~keeps).sum()), nodes[~keeps[where]]
 

@@ -103,7 +103,7 @@ def _steps(order: Sequence[Slot | Pair], paired: bool) -> list[list[Slot | Pair]
 
 def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int, list[PipelineMessage]]:
     """Messages to receive by the step after which the rank posts them; -1: before the first."""
-    found: dict[int, list[PipelineMessage]] = defaultdict(list)
+    due: dict[int, list[PipelineMessage]] = defaultdict(list)
     numbered = [(k, slot) for k, step in enumerate(steps) for slot in flat(step) if slot.work is not Work.W]
     for direction in (True, False):
         own = [k for k, slot in numbered if (slot.work is Work.F) == direction]
@@ -115,5 +115,5 @@ def _arrivals(steps: Sequence[Sequence[Slot | Pair]], links: Links) -> dict[int,
                 source, chunk = place_of(links.placement, message.stage, links.ranks)
                 if abs(source - links.rank) > 1 or (links.ranks == 2 and chunk != slot.chunk):
                     after = min(after, place[message.microbatch, chunk] + links.ranks - 1)
-                found[own[after] if after >= 0 else min(own[0] - 1, own[k] - 1)].append(message)
-    return found
+                due[own[after] if after >= 0 else min(own[0] - 1, own[k] - 1)].append(message)
+    return due

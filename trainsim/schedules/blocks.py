@@ -51,21 +51,21 @@ def _row(times: Times) -> Iterator[Slot]:
 def _weights(times: Sequence[Sequence[int]], apart: bool = False) -> tuple[list[int], list[int]]:
     """Slots of the weight gradients: the first free ones; those of the two chunks *apart*, chunk 1 first."""
     occupied = {at: k for k, when in enumerate(times) for at in when}
-    found: tuple[list[int], list[int]] = ([], [])
+    slots: tuple[list[int], list[int]] = ([], [])
     waiting = [0, 0]
     at = -1
     for at in range(max(occupied) + 1):
         if at not in occupied:
             which = 0 if waiting[0] else 1
             if waiting[which]:
-                found[which].append(at)
+                slots[which].append(at)
                 waiting[which] -= 1
         elif occupied[at] >= 2:
             waiting[occupied[at] - 2 if apart else 0] += 1
     for which in (0, 1):
-        found[which].extend(range(at + 1, at + 1 + waiting[which]))
+        slots[which].extend(range(at + 1, at + 1 + waiting[which]))
         at += waiting[which]
-    return found
+    return slots
 
 
 def _in_order(ranks: Sequence[Times]) -> list[tuple[int, int, int, int]]:
@@ -90,13 +90,13 @@ def _needs(ranks: int, rank: int, k: int, microbatch: int) -> Iterator[tuple[int
 def _executed(ranks: Sequence[Times]) -> list[Times]:
     """The first slots in which everything can be carried out, in the same order on every rank."""
     free = [0] * len(ranks)
-    found = [[list(when) for when in times] for times in ranks]
+    moments = [[list(when) for when in times] for times in ranks]
     for _, rank, k, microbatch in _in_order(ranks):
         needs = _needs(len(ranks), rank, k, microbatch) if k < WEIGHT else ()
-        at = max([free[rank], *(1 + found[r][n][b] for r, n, b in needs)])
-        found[rank][k][microbatch] = at
+        at = max([free[rank], *(1 + moments[r][n][b] for r, n, b in needs)])
+        moments[rank][k][microbatch] = at
         free[rank] = at + 1
-    return found
+    return moments
 
 
 def _pulled(ranks: Sequence[Times]) -> list[Times]:
@@ -108,18 +108,18 @@ def _pulled(ranks: Sequence[Times]) -> list[Times]:
     weights = len(ranks[0]) > WEIGHT
     memories = [_WithWeights(times) if weights else _FilledTimes(times) for times in ranks]
     limit = max(memory.peak() for memory in memories)
-    found = [[list(when) for when in times] for times in ranks]
+    moments = [[list(when) for when in times] for times in ranks]
     taken: list[set[int]] = [set() for _ in ranks]
-    steady = _Steady(len(found[0][0]))
+    steady = _Steady(len(moments[0][0]))
     for at, rank, k, microbatch in _in_order(ranks):
         moved = at
         if steady.over(rank, k, microbatch) or (weights and not steady.begun):
-            first = 1 + _after(found, rank, k, microbatch)
+            first = 1 + _after(moments, rank, k, microbatch)
             free = (slot for slot in range(first, at) if slot not in taken[rank])
             moved = memories[rank].move(k, at, free, limit)
-        found[rank][k][microbatch] = moved
+        moments[rank][k][microbatch] = moved
         taken[rank].add(moved)
-    return found
+    return moments
 
 
 class _Steady:

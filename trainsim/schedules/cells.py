@@ -107,9 +107,9 @@ def parse_cell(text: str) -> tuple[Cell, ...]:
     >>> print(*parse_cell("(0F7;7B3)OVERLAP_F_B"))
     0F7 7B3
     """
-    found = _CELL.fullmatch(text.strip())
-    if found:
-        stage, work, microbatch = found.groups()
+    match = _CELL.fullmatch(text.strip())
+    if match:
+        stage, work, microbatch = match.groups()
         return (Cell(int(stage), _WORKS[work], int(microbatch)),)
     pair = _PAIR.fullmatch(text.strip())
     if pair:

@@ -44,16 +44,16 @@ def instructions(rank: int, ranks: int, *, microbatches: int) -> Iterator[list[I
     for step in range(steps):
         forward, now = _microbatch(step, rank, ranks)
         now = now if 0 <= now < microbatches else -1
-        found: list[tuple[str, int, bool]]  # with whether the stage does such a thing at all
+        due: list[tuple[str, int, bool]]  # with whether the stage does such a thing at all
         if forward:
-            found = [("SendGrad", before, rank > 0), ("RecvActivation", now, rank > 0)]
-            found += [("LoadMicroBatch", now, rank in (0, ranks - 1)), ("ForwardPass", now, True)]
+            due = [("SendGrad", before, rank > 0), ("RecvActivation", now, rank > 0)]
+            due += [("LoadMicroBatch", now, rank in (0, ranks - 1)), ("ForwardPass", now, True)]
         else:
-            found = [("RecvGrad", now, rank < ranks - 1), ("SendActivation", before, rank < ranks - 1)]
-            found += [("BackwardPass", now, True)]
+            due = [("RecvGrad", now, rank < ranks - 1), ("SendActivation", before, rank < ranks - 1)]
+            due += [("BackwardPass", now, True)]
         last = step == steps - 1
         end = [Instruction(name) for name in ("ReduceTiedGrads", "ReduceGrads", "OptimizerStep") if last]
-        yield [Instruction(name, k) for name, k, does in found if does and k >= 0] + end
+        yield [Instruction(name, k) for name, k, does in due if does and k >= 0] + end
         before = now
 
 

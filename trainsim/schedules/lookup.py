@@ -69,9 +69,9 @@ def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int, 
         raise InvalidPlan(f"{schedule} is an order from a file, which no group changes; leave group out")
     order = order_in(schedule)
     asked, written = (ranks, chunks, microbatches), (order.ranks, order.chunks, order.microbatches)
-    for what, mine, its in zip(("pp", "chunks", "microbatches"), asked, written, strict=True):
-        if mine != its:
-            raise InvalidPlan(f"{schedule} is an order for {what} = {its}, not {mine}")
+    for what, asked_for, its in zip(("pp", "chunks", "microbatches"), asked, written, strict=True):
+        if asked_for != its:
+            raise InvalidPlan(f"{schedule} is an order for {what} = {its}, not {asked_for}")
 
 
 def slots_of(

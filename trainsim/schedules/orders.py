@@ -66,8 +66,8 @@ class Order:
 
     def slots(self, rank: int) -> list[Slot | Pair]:
         """What *rank* does, as slots: its stages, in order along the pipeline, are its chunks."""
-        mine = [stage for stage, place in enumerate(self.rank_of) if place == rank]
-        chunk_of = {stage: chunk for chunk, stage in enumerate(mine)}
+        own = [stage for stage, place in enumerate(self.rank_of) if place == rank]
+        chunk_of = {stage: chunk for chunk, stage in enumerate(own)}
         rows = ([Slot(cell.work, cell.microbatch, chunk_of[cell.stage]) for cell in row] for row in self.rows[rank])
         return [Pair(*row) if len(row) == 2 else row[0] for row in rows]
 
