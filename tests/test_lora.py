@@ -151,10 +151,10 @@ def test_only_adapters_are_reduced_and_gathered() -> None:
     for strategy, wire in (("ddp", 4), ("zero1", 4)):
         parts = work_out(small(sharding__strategy=strategy, **SMALL))
         for rank in range(4):
-            exchange = parts.exchange(rank)
-            sent = sum(bucket.nbytes for chunk in exchange.reductions for bucket in chunk)
+            sharding = parts.sharding(rank)
+            sent = sum(bucket.nbytes for chunk in sharding.reductions for bucket in chunk)
             assert sent == wire * parts.trained(rank).total
-            gathered = sum(bucket.nbytes for chunk in exchange.gathers for bucket in chunk)
+            gathered = sum(bucket.nbytes for chunk in sharding.gathers for bucket in chunk)
             assert gathered == (2 * parts.trained(rank).total if strategy == "zero1" else 0)
 
 

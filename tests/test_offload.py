@@ -25,7 +25,7 @@ from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
-from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
+from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
 from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.simulate import simulate
 
@@ -393,10 +393,10 @@ def test_a_sub_group_is_read_before_it_is_updated_and_updated_before_it_is_writt
 # what each reduction sends
 
 
-def rank_of(job: Job, **exchange: Any) -> Rank:
-    """Pipeline rank 0 of *job*, with another exchange."""
+def rank_of(job: Job, **shards: int) -> Rank:
+    """Pipeline rank 0 of *job*, with states shared otherwise."""
     mine = Rank(parts=work_out(job), rank=0)
-    mine.__dict__["exchange"] = replace(mine.exchange, **exchange)
+    mine.__dict__["held"] = tuple(held._replace(shards=held.shards._replace(**shards)) for held in mine.held)
     return mine
 
 
@@ -436,9 +436,9 @@ def test_a_gather_begins_with_the_ranks_own_shard(device: str, operations: list[
 def test_copies_of_a_flight_go_by_the_chain_that_carries_them_out(chain: Queue) -> None:
     """The strategies that exchange beside every pass put these steps into their flights."""
     job = scenario().resolve()
-    steps = (Step("reduce_scatter", 8e6), *gradient_steps(job, 1e6, first=False))
-    flight = Flight("reduce", steps, Moment(1, after=True), chain=chain)
-    beside, role, blocks = Beside((flight,)), Role("B", True, True), work_out(job).blocks
+    steps = (FlightStep("reduce_scatter", 8e6), *gradient_steps(job, 1e6, first=False))
+    flight = Flight("reduce", steps, PassMoment(1, after=True), chain=chain)
+    beside, role, blocks = PassFlights((flight,)), Role("B", True, True), work_out(job).blocks
     inline = [p for cut in cuts(beside, role, blocks).values() for p in (*cut.before, *cut.after)]
     pieces = [i for t in tasks(beside, role, blocks).values() for i in t.instructions] if flight.beside else inline
     copies = [p for p in pieces if isinstance(p, Meet) and p.kind == "offload"]
@@ -450,7 +450,7 @@ def test_new_parameters_go_to_where_parameters_lie() -> None:
     job = scenario().resolve()
     for device, last in (("none", "host_in"), ("cpu", "host_step"), ("nvme", "nvme_write")):
         there = replace(job.sharding, offload=replace(job.sharding.offload, parameters=device))
-        step = offload.optimizer_step(rank_of(replace(job, sharding=there), weights_shard=4), 0)
+        step = offload.optimizer_step(rank_of(replace(job, sharding=there), weights=4), 0)
         assert isinstance(step[-1], Meet)
         assert step[-1].operation == last
 

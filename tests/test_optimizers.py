@@ -20,13 +20,20 @@ from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step
 from trainsim.program.parts import work_out
+from trainsim.sharding.groups import DENSE, Shards
+from trainsim.sharding.plan import ShardingPlan
 
 LAYER = tensors(load_model("llama-3-8b"), 1, load_model("llama-3-8b").kinds[:1])
 MODEL = tensors(load_model("llama-3-8b"), 1, load_model("llama-3-8b").kinds, embedding=True, head=True)
 
 
+def shared(ranks: int) -> ShardingPlan:
+    """States of the optimizer, shared by so many *ranks*."""
+    return ShardingPlan(reductions=(), shards={DENSE: Shards(optimizer=ranks)})
+
+
 def step(rank: int = 0, shard: int = 1, **changes: Any) -> list[Kernel | Meet]:
-    return list(optimizer_step(work_out(small(**changes)), rank, shard))
+    return list(optimizer_step(work_out(small(**changes)), rank, shared(shard)))
 
 
 def seconds(some: list[Kernel | Meet]) -> float:
@@ -114,19 +121,19 @@ def test_adam_moves_what_the_profile_says() -> None:
     parts = work_out(small())
     held, framework = parts.trained(0).total, parts.job.framework
     moved = framework.kernels.optimizer_bytes_per_parameter / 4 + framework.kernels.gradient_copy_bytes_per_parameter
-    assert list(optimizer_step(parts, 0, 4)) == [parts.blocks.traffic("optimizer", moved * held, "optimizer")]
+    assert list(optimizer_step(parts, 0, shared(4))) == [parts.blocks.traffic("optimizer", moved * held, "optimizer")]
 
 
 def test_muon_gathers_momenta_where_they_are_shared() -> None:
     """2 bytes per parameter of the matrices over the replicas, and of the whole ones over the tensor-parallel group."""
     parts = work_out(small(training__optimizer="muon"))
     matrices = sum(m.elements for m in parts.trained(1).matrices)
-    meets = [i for i in optimizer_step(parts, 1, 2) if isinstance(i, Meet)]
+    meets = [i for i in optimizer_step(parts, 1, shared(2)) if isinstance(i, Meet)]
     assert [(m.communicator, m.operation, m.nbytes) for m in meets] == [
         (REPLICAS, "all_gather", 2 * matrices),
         (TENSOR, "all_gather", 2 * matrices * 2 / 2),
     ]
-    alone = [i for i in optimizer_step(parts, 1, 1) if isinstance(i, Meet)]
+    alone = [i for i in optimizer_step(parts, 1, shared(1)) if isinstance(i, Meet)]
     assert [m.communicator for m in alone] == [TENSOR]
 
 
@@ -138,7 +145,7 @@ def test_muon_gathers_momenta_where_they_are_shared() -> None:
 def test_muon_gathers_among_those_who_share(sharding: dict[str, Any], group: Group) -> None:
     change = {"training__optimizer": "muon", "parallel": {"tp": 2, "pp": 1}, "sharding": sharding}
     parts = work_out(small(**change))
-    meets = [i for i in optimizer_step(parts, 0, parts.exchange(0).shard) if isinstance(i, Meet)]
+    meets = [i for i in optimizer_step(parts, 0, parts.sharding(0)) if isinstance(i, Meet)]
     assert [m.communicator for m in meets] == [group, TENSOR]
     assert scenario(**change).run().step_time > 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.tables import rows, tiny_llama
 from trainsim.errors import InvalidPlan
 from trainsim.models.calls import Modules, modules, ready_order
-from trainsim.models.tensors import embedding_tensors
 from trainsim.models.transformer import Transformer, load_model, transformer
-from trainsim.sharding.bucketing import Cut, ddp_cuts, ipg_cuts, megatron_cuts, slices
+from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts
 
 QWEN = {"family": "qwen2", "name": "qwen1.5-0.5b", "layers": 24, "hidden": 1024, "heads": 16, "ffn_hidden": 2816}
 MODELS: dict[str, Transformer] = {
@@ -38,7 +37,12 @@ def in_ready_order(model: Modules) -> list[int]:
     return [model.sizes[p] for p in ready_order(model.root)]
 
 
-def partition(elements: list[int], cuts: tuple[Cut, ...]) -> list[int]:
+def slices(elements: Sequence[int], cuts: Iterable[BucketCut]) -> list[list[int]]:
+    """The elements of the tensors in each of the *cuts*."""
+    return [list(elements[c.last + 1 - c.tensors : c.last + 1]) for c in cuts]
+
+
+def partition(elements: list[int], cuts: tuple[BucketCut, ...]) -> list[int]:
     """The elements of each bucket without padding; every tensor is in one bucket, in order."""
     assert [e for part in slices(elements, cuts) for e in part] == elements
     assert sum(c.tensors for c in cuts) == len(elements)
@@ -96,41 +100,11 @@ def test_deepspeeds_buckets_hold_what_fits(elements: list[int], bucket: int) -> 
         assert cut is cuts[-1] or cut.elements + elements[cut.last + 1] > bucket
 
 
-@given(some_elements, st.none() | sizes, st.integers(1, 40), st.booleans(), st.sets(st.integers(0, 59), max_size=3))
-def test_megatrons_buckets(elements: list[int], size: int | None, dp: int, distributed: bool, alone: set[int]) -> None:
-    cuts = megatron_cuts(elements, size=size, dp=dp, distributed=distributed, alone=alone)
-    bare = partition(elements, cuts)
-    for cut, part, own in zip(cuts, slices(elements, cuts), bare, strict=True):
-        ends = list(accumulate(part, lambda held, e: (-(-held // 64) * 64 if distributed else held) + e))
-        end = math.lcm(dp, 128)
-        assert cut.elements == (-(-ends[-1] // end) * end if distributed else own)
-        if size is not None:
-            assert all(held < size for held in ends[:-1])
-            apart = distributed and alone & {cut.last, cut.last + 1}
-            assert ends[-1] >= size or cut is cuts[-1] or apart
-        inside = alone & set(range(cut.last + 1 - cut.tensors, cut.last + 1))
-        assert not distributed or not inside or cut.tensors == 1
-
-
-def test_megatrons_default_buckets_of_a_gpt() -> None:
-    """max(40e6, 1e6 dp) elements, in reverse order; a shared embedding stays alone. Sums worked out by hand."""
-    model = load_model("gpt2-xl")
-    tensors = modules(model).tensors[::-1]
-    shared = len(tensors) - 1
-    cuts = megatron_cuts([t.elements for t in tensors], size=40e6, dp=8, distributed=True, alone={shared})
-    table = embedding_tensors(model)[0].elements
-    assert cuts[-1] == Cut(table, 1, shared)
-    # the final norm, all of the last layer, and fc2 of the one before
-    assert cuts[0] == Cut(2 * 1600 + 30_740_800 + 1600 + 4 * 1600 * 1600, 2 + 12 + 2, 15)
-    assert sum(c.elements for c in cuts) >= sum(t.elements for t in tensors)
-
-
 @pytest.mark.parametrize(
     "cut",
     [
         lambda: ddp_cuts([1], element_bytes=4, cap=0),
         lambda: ipg_cuts([1], bucket=0),
-        lambda: megatron_cuts([1], size=-1.0),
     ],
 )
 def test_a_bucket_without_room_is_refused(cut: object) -> None:
@@ -139,4 +113,4 @@ def test_a_bucket_without_room_is_refused(cut: object) -> None:
 
 
 def test_nothing_to_cut() -> None:
-    assert ddp_cuts([], element_bytes=4) == ipg_cuts([], bucket=1) == megatron_cuts([], size=None) == ()
+    assert ddp_cuts([], element_bytes=4) == ipg_cuts([], bucket=1) == ()

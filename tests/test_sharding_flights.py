@@ -6,12 +6,14 @@ import pytest
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.scenario import Scenario
-from trainsim.sharding import Parts, strategies
+from trainsim.sharding import strategies
 from trainsim.sharding.coordinator import Limits, coordinate
-from trainsim.sharding.flights import Beside, Moment, Role
+from trainsim.sharding.flights import PassFlights, PassMoment, Role
+from trainsim.sharding.groups import ChunkParameters, ParameterGroup
 from trainsim.sharding.tensorwise import whole
 
 EVERY_PASS = [name for name in strategies if strategies[name].every_pass]
+GROUP = ParameterGroup(name="dense", chunks=(ChunkParameters(0, (), 0),), replicas=16)
 BACKWARD = Role("B", True, True)
 
 
@@ -26,8 +28,8 @@ def job(strategy: str) -> Job:
     ).resolve()
 
 
-def backward(strategy: str) -> Beside:
-    return strategies[strategy].plan(job(strategy), 0, (Parts(0, (), 0),)).beside[BACKWARD]
+def backward(strategy: str) -> PassFlights:
+    return strategies[strategy].plan(job(strategy), 0, (GROUP,)).flights[BACKWARD]
 
 
 @pytest.mark.parametrize("strategy", EVERY_PASS)
@@ -38,7 +40,7 @@ def test_a_chain_never_holds_up_what_could_start_for_what_comes_later(strategy: 
     for chain in {f.chain for f in beside.flights}:
         issued = [f.issued for f in beside.flights if f.chain == chain]
         moments = [when[at] if isinstance(at, str) else at for at in issued]
-        keys = [(moment.part, moment.after) for moment in moments if isinstance(moment, Moment)]
+        keys = [(moment.part, moment.after) for moment in moments if isinstance(moment, PassMoment)]
         assert len(keys) == len(moments)
         assert keys == sorted(keys)
 

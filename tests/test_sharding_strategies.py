@@ -15,9 +15,12 @@ from trainsim.program.verify import verify
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
-from trainsim.sharding import Exchange, Parts, replicas, strategies
+from trainsim.sharding import strategies
 from trainsim.sharding.cutting import reductions
+from trainsim.sharding.groups import ParameterGroup, Shards
 from trainsim.sharding.options import ACCEPTED, Option
+from trainsim.sharding.plan import ShardingPlan
+from trainsim.sharding.replicas import replicas
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
 from trainsim.study.what_fits import what_fits
 
@@ -30,13 +33,14 @@ BASE: dict[str, Any] = {
 WIRE = Option("wire", "full", ("full", "half"), "what is sent of each gradient")
 
 
-def plan(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def plan(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """All states of the optimizer on half of the replicas; gradients are sent whole or in half the bytes."""
     sent = 0.5 if WIRE.of(job) == "half" else 1.0
-    whole = (reductions(job, stage, c, parts, operation="reduce_scatter") for c, parts in enumerate(chunks))
-    return Exchange(
+    (group,) = groups
+    whole = (reductions(job, stage, c, group, operation="reduce_scatter") for c in range(len(group.chunks)))
+    return ShardingPlan(
         reductions=tuple(tuple(b._replace(nbytes=sent * b.nbytes) for b in buckets) for buckets in whole),
-        shard=replicas(job) // 2,
+        shards={group.name: Shards(optimizer=replicas(job) // 2)},
     )
 
 

@@ -16,15 +16,15 @@ from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.parts import work_out
 from trainsim.program.rank import Rank
 from trainsim.program.states import States, states
-from trainsim.sharding import Exchange
+from trainsim.sharding.groups import ChunkParameters, Held, ParameterGroup, Shards
 
 P = 1_000_000  # parameters of a rank
 SHARES = (2, 8, 64)
-WHOLE = {"shard": 1}
+WHOLE = {"optimizer": 1}
 
 
 def all_shared(n: int) -> dict[str, int]:
-    return {"shard": n, "gradients_shard": n, "weights_shard": n}
+    return {"optimizer": n, "gradients": n, "weights": n}
 
 
 class Row(NamedTuple):
@@ -43,11 +43,11 @@ def none(n: int) -> dict[str, int]:
 
 
 def optimizer(n: int) -> dict[str, int]:
-    return {"shard": n}
+    return {"optimizer": n}
 
 
 def gradients(n: int) -> dict[str, int]:
-    return {"shard": n, "gradients_shard": n}
+    return {"optimizer": n, "gradients": n}
 
 
 ROWS = {
@@ -98,7 +98,16 @@ def job(framework: str, precision: str, **changes: Any) -> Job:
 
 
 def held(one: Job, shares: dict[str, int], trainable: int = P) -> States:
-    return states(one, parameters=P, trainable=trainable, exchange=Exchange(reductions=(), **shares))
+    return states(one, groups(shares, trainable, P))
+
+
+def groups(shares: dict[str, int], trainable: int, parameters: int) -> list[Held]:
+    """Parameters that are trained and parameters that are not, shared alike."""
+    shards = Shards(**shares)
+    return [
+        Held(ParameterGroup(name=name, chunks=(ChunkParameters(0, (count,), 0),), replicas=64, trained=trained), shards)
+        for name, count, trained in (("dense", trainable, True), ("frozen", parameters - trainable, False))
+    ]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -115,7 +124,7 @@ def test_bytes_per_parameter(name: str, n: int) -> None:
 @pytest.mark.parametrize("optimizer_name", optimizer_names())
 def test_sharing_divides_each_part_by_itself(framework: str, precision: str, optimizer_name: str) -> None:
     one = job(framework, precision, training={"optimizer": optimizer_name})
-    alone, shared = held(one, WHOLE), held(one, {"shard": 8})
+    alone, shared = held(one, WHOLE), held(one, {"optimizer": 8})
     assert alone.optimizer == pytest.approx(8 * shared.optimizer)
     assert alone.weights == shared.weights
     assert alone.gradients == shared.gradients
@@ -126,8 +135,7 @@ def test_a_sub_group_bounds_the_cast() -> None:
     """Stage 3 casts 1e9 gradients at once; stage 1, all of the shard."""
     one, parameters = job("deepspeed", "bf16"), 40 * 10**9
     for shares, cast in ((all_shared(8), 1e9), (optimizer(8), 5e9)):
-        exchange = Exchange(reductions=(), **shares)
-        found = states(one, parameters=parameters, trainable=parameters, exchange=exchange)
+        found = states(one, groups(shares, parameters, parameters))
         assert found.step_transient == 4 * cast
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from trainsim.contracts.groups import Queue
 from trainsim.program.parts import Parts
-from trainsim.sharding.flights import Beside, Flight, Moment, Plan, Role, Step
+from trainsim.sharding.flights import Flight, FlightPlan, FlightStep, PassFlights, PassMoment, Role
 
 
-def excess(parts: Parts, plan: Plan) -> float:
+def excess(parts: Parts, plan: FlightPlan) -> float:
     """Seconds of a step by which its passes, and what goes on beside them, outlast their kernels."""
     if not plan:
         return 0.0
@@ -38,15 +38,15 @@ class _Clock:
     free: dict[Queue, float] = field(default_factory=dict)
     over: dict[str, float] = field(default_factory=dict)
 
-    def passes(self, forward: Beside, backward: Beside) -> None:
+    def passes(self, forward: PassFlights, backward: PassFlights) -> None:
         """One microbatch."""
         lengths = list(self._lengths())
         for beside, order, which in ((forward, lengths, 0), (backward, lengths[::-1], 1)):
             at = _by_moment(beside)
             for part, *seconds in order:
-                self._moment(at, Moment(part))
+                self._moment(at, PassMoment(part))
                 self.now += seconds[which]
-                self._moment(at, Moment(part, after=True))
+                self._moment(at, PassMoment(part, after=True))
 
     def _lengths(self) -> Iterator[tuple[int, float, float]]:
         """(Part, seconds forward, seconds backward) in the order of a forward."""
@@ -56,7 +56,7 @@ class _Clock:
             yield stage.layers - k, block.forward_seconds, block.backward_seconds
         yield 0, self.parts.head.forward_seconds, self.parts.head.backward_seconds
 
-    def _moment(self, at: dict[Moment, _Here], moment: Moment) -> None:
+    def _moment(self, at: dict[PassMoment, _Here], moment: PassMoment) -> None:
         here = at.get(moment)
         if here is None:
             return
@@ -80,7 +80,7 @@ class _Clock:
         self.now += seconds
         self.late += seconds
 
-    def _seconds(self, step: Step, chain: Queue) -> float:
+    def _seconds(self, step: FlightStep, chain: Queue) -> float:
         if step.operation == "traffic":
             return self.parts.blocks.traffic("copy", step.nbytes, "other").seconds
         return self.parts.network.crowded_seconds(step.over.on(chain), step.operation, step.nbytes)
@@ -92,19 +92,19 @@ class _Here:
 
     issued: list[Flight] = field(default_factory=list)
     needed: list[Flight] = field(default_factory=list)
-    copies: list[Step] = field(default_factory=list)
+    copies: list[FlightStep] = field(default_factory=list)
 
 
-def _by_moment(beside: Beside) -> dict[Moment, _Here]:
-    out: dict[Moment, _Here] = {}
+def _by_moment(beside: PassFlights) -> dict[PassMoment, _Here]:
+    out: dict[PassMoment, _Here] = {}
     when = {f.name: f.issued for f in beside.flights}
     for flight in beside.flights:
-        issued = flight.issued if isinstance(flight.issued, Moment) else when[flight.issued]
-        assert isinstance(issued, Moment)
+        issued = flight.issued if isinstance(flight.issued, PassMoment) else when[flight.issued]
+        assert isinstance(issued, PassMoment)
         out.setdefault(issued, _Here()).issued.append(flight)
         if flight.needed is not None:
             out.setdefault(flight.needed, _Here()).needed.append(flight)
     for moment, mark in beside.marks:
-        if isinstance(mark, Step):
+        if isinstance(mark, FlightStep):
             out.setdefault(moment, _Here()).copies.append(mark)
     return out

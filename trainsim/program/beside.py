@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
 from trainsim.program.blocks import Blocks
 from trainsim.program.templates import Cut
-from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step
+from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
 
 
-def cuts(beside: Beside, role: Role, blocks: Blocks) -> dict[int, Cut]:
+def cuts(beside: PassFlights, role: Role, blocks: Blocks) -> dict[int, Cut]:
     """What the pass does around its parts: tell that flights may start, wait for them, copy, take and give memory."""
     before: dict[int, list[Piece]] = {}
     after: dict[int, list[Piece]] = {}
@@ -25,7 +25,7 @@ def cuts(beside: Beside, role: Role, blocks: Blocks) -> dict[int, Cut]:
     return {part: Cut(tuple(before.get(part, ())), tuple(after.get(part, ()))) for part in {*before, *after}}
 
 
-def tasks(beside: Beside, role: Role, blocks: Blocks) -> Mapping[str, Template]:
+def tasks(beside: PassFlights, role: Role, blocks: Blocks) -> Mapping[str, Template]:
     """What each chain beside the pass does for it."""
     found: dict[str, list[Piece]] = {}
     for flight in beside.flights:
@@ -37,9 +37,9 @@ def tasks(beside: Beside, role: Role, blocks: Blocks) -> Mapping[str, Template]:
     return {chain: Template.of(role.work + " beside", 0, pieces) for chain, pieces in found.items()}
 
 
-def _moments(beside: Beside) -> Iterator[Moment]:
+def _moments(beside: PassFlights) -> Iterator[PassMoment]:
     for flight in beside.flights:
-        if isinstance(flight.issued, Moment):
+        if isinstance(flight.issued, PassMoment):
             yield flight.issued
         if flight.needed is not None:
             yield flight.needed
@@ -47,7 +47,7 @@ def _moments(beside: Beside) -> Iterator[Moment]:
     yield from (moment for moment, _ in beside.waits)
 
 
-def _at(moment: Moment, beside: Beside, role: Role, blocks: Blocks) -> Iterator[Piece]:
+def _at(moment: PassMoment, beside: PassFlights, role: Role, blocks: Blocks) -> Iterator[Piece]:
     """Gathers that are demanded at once start, and those ahead of them; then all that are needed are waited for, then
     the other gathers start. Marks come next, for what is gathered is copied out of buffers and what is reduced is
     copied into them, and last what is sent from there."""
@@ -96,7 +96,7 @@ def _steps(flight: Flight, blocks: Blocks) -> Iterator[Kernel | Meet]:
             yield Meet(flight.name, stream, group, step.operation, step.nbytes, stream=stream)
 
 
-def _traffic(name: str, step: Step, blocks: Blocks, stream: str) -> Kernel:
+def _traffic(name: str, step: FlightStep, blocks: Blocks, stream: str) -> Kernel:
     """A copy: on the stream of the collectives it is a part of them."""
     made = blocks.traffic(name, step.nbytes, "dp" if stream == "dp" else "other")
     return Kernel(made.name, made.kind, made.seconds, made.sm, made.hbm, -1, stream)

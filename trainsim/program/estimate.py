@@ -25,7 +25,7 @@ from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.program.update import agreeing
 from trainsim.schedules.lookup import facts
-from trainsim.sharding import Bucket, Exchange
+from trainsim.sharding.plan import Bucket, ShardingPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def estimate(parts: Parts) -> Estimate:
     kinds = _kinds(parts)
     passes = [(len(ranks), *_rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
     slowest, fills = max((seconds, seconds - late) for _, seconds, late in passes)
-    exchanges = [(ranks[0], parts.exchange(ranks[0])) for ranks in kinds]
+    plans = [(ranks[0], parts.sharding(ranks[0])) for ranks in kinds]
     others = max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills)
     shape = facts(job.pipeline.schedule)
     updates = job.training.microbatches if shape.eager_updates else 1
@@ -53,8 +53,8 @@ def estimate(parts: Parts) -> Estimate:
         "steady": m * slowest,
         "fill and drain": others * fills_per_step / (chunks * len(parts.slices)),
         "messages": _message_latency(parts, message) + (parts.vocabulary.latency if parts.vocabulary else 0.0),
-        "dp": updates * max(_exposed_dp(parts, rank, exchange) for rank, exchange in exchanges)
-        + max(excess(parts, exchange.beside) for _, exchange in exchanges),
+        "dp": updates * max(_exposed_dp(parts, rank, sharding) for rank, sharding in plans)
+        + max(excess(parts, sharding.flights) for _, sharding in plans),
         "update": _update(parts, kinds, updates),
     }
     late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
@@ -111,18 +111,18 @@ def _message_latency(parts: Parts, message: float) -> float:
     return message * 2 * (p * chunks - 1)
 
 
-def _exposed_dp(parts: Parts, rank: int, exchange: Exchange) -> float:
+def _exposed_dp(parts: Parts, rank: int, sharding: ShardingPlan) -> float:
     """Reductions and gathers of a rank that no computation hides, with the copies that follow reductions."""
     mine = Rank(parts=parts, rank=rank)
     if not (parts.network.has(REPLICAS) or mine.offloads):
         return 0.0
-    reductions, gathers = (_bucket_seconds(mine, chunks) for chunks in (exchange.reductions, exchange.gathers))
-    copies = [[offload.copies_seconds(mine, b) for b in chunk] for chunk in exchange.reductions]
+    reductions, gathers = (_bucket_seconds(mine, chunks) for chunks in (sharding.reductions, sharding.gathers))
+    copies = [[offload.copies_seconds(mine, b) for b in chunk] for chunk in sharding.reductions]
     reductions = [[a + b for a, b in zip(*chunk, strict=True)] for chunk in zip(reductions, copies, strict=True)]
     reduce, gather = sum(map(sum, reductions)), sum(map(sum, gathers))
-    if exchange.overlapped and reduce:
+    if sharding.overlapped and reduce:
         reduce = _late(reductions, _windows(parts, rank, "backward_seconds"))
-    if exchange.gathers_overlapped and gather:
+    if sharding.gathers_overlapped and gather:
         gather = _late(gathers, _windows(parts, rank, "forward_seconds"))
     return reduce + gather * (1 - _skipped(parts))
 
@@ -175,8 +175,8 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     optimizer = done * max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
     flushed = not facts(job.pipeline.schedule).asynchronous
-    exchange = parts.exchange(0)
-    group, norms = agreeing(parts, exchange), exchange.norms if flushed else ()
+    sharding = parts.sharding(0)
+    group, norms = agreeing(parts, sharding), sharding.norms if flushed else ()
     norm = sum(parts.network.seconds(group, "all_reduce", nbytes) for nbytes in norms)
     embedding = 0.0
     if job.model.tied_embeddings and job.model.lora is None and parts.network.has(STAGES):

@@ -15,10 +15,13 @@ from dataclasses import replace
 
 from trainsim.contracts.groups import ALONE, Group, Queue
 from trainsim.contracts.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
+from trainsim.program import states
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import Rank
-from trainsim.sharding import Bucket, strategies
+from trainsim.sharding import strategies
+from trainsim.sharding.groups import shared
 from trainsim.sharding.offload import FP32, gradient_steps
+from trainsim.sharding.plan import Bucket
 from trainsim.sharding.strategy import Strategy
 
 # Bytes per parameter, counted from the code. Of host memory:
@@ -38,7 +41,7 @@ def strategy(mine: Rank) -> Strategy:
 def partition(mine: Rank) -> float:
     """Parameters whose optimizer states this rank keeps off the GPU."""
     offload = mine.parts.job.sharding.offload
-    return offload.ratio * mine.trainable / mine.exchange.shard if offload.optimizer != "none" else 0.0
+    return offload.ratio * mine.owned if offload.optimizer != "none" else 0.0
 
 
 def on_gpu(mine: Rank) -> float:
@@ -49,8 +52,8 @@ def on_gpu(mine: Rank) -> float:
 
 def gradient_copies(mine: Rank, bucket: Bucket, group: Group) -> Iterator[Meet]:
     """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
-    reduced = sum(b.nbytes for chunk in mine.exchange.reductions for b in chunk)
-    owned = mine.trainable / mine.exchange.shard * bucket.nbytes / reduced
+    reduced = sum(b.nbytes for chunk in mine.sharding.reductions for b in chunk if b.group == bucket.group)
+    owned = states.owned(held for held in mine.held if held.group.name == bucket.group) * bucket.nbytes / reduced
     for step in gradient_steps(mine.parts.job, owned):
         yield _copy("gradients", group, step.operation, step.nbytes)
 
@@ -61,7 +64,7 @@ def optimizer_step(mine: Rank, number: int) -> list[Instruction]:
     offload = job.sharding.offload
     out: list[Instruction] = [*_on_gpu(mine)]
     if offload.optimizer == "none":
-        return [*out, *_stored(mine, mine.trainable / mine.exchange.shard, ALONE)]
+        return [*out, *_stored(mine, mine.owned, ALONE)]
     if offload.delayed_update:
         again = [Signal("offload.again", number + 1)] if number + 1 < job.steps else []
         return [*out, Wait("offload.updated"), *again]
@@ -91,7 +94,7 @@ def chains(mine: Rank) -> dict[str, tuple[Task, ...]]:
 def _on_gpu(mine: Rank) -> Iterator[Instruction]:
     """The optimizer's kernels over what stays on the GPU."""
     if stays := on_gpu(mine):
-        yield from gpu_step(mine.parts, mine.rank, mine.exchange.shard, stays=stays)
+        yield from gpu_step(mine.parts, mine.rank, mine.sharding, stays=stays)
 
 
 def _on_host(mine: Rank, parameters: float, group: Group) -> Iterator[Instruction]:
@@ -171,7 +174,7 @@ def with_offload(mine: Rank, memory: Memory) -> Memory:
         return replace(memory, weights=0.0, gradients=0.0, optimizer=0.0, host=mine.states().resident)
     host = nvme = 0.0
     if moved:
-        stays, extra = 1 - offload.ratio, mine.exchange.extra
+        stays, extra = 1 - offload.ratio, mine.sharding.extra
         memory = replace(memory, optimizer=memory.optimizer * stays, buffers=memory.buffers + _largest(mine) * small)
         if strategy(mine).shares_gradients:
             held = memory.gradients - extra.get("gradients", 0.0)
@@ -183,8 +186,8 @@ def with_offload(mine: Rank, memory: Memory) -> Memory:
             nvme += moved * (STATES + FP32)
         host += moved * small * _small_copies(mine)
     if offload.parameters != "none":
-        memory = replace(memory, weights=mine.exchange.extra.get("weights", 0.0))
-        shard = mine.parameters / mine.exchange.weights_shard * small
+        memory = replace(memory, weights=mine.sharding.extra.get("weights", 0.0))
+        shard = shared((group.total, shards.weights) for group, shards in mine.held) * small
         host += min(shard, PARAMETER_BUFFER * small) if offload.parameters == "nvme" else shard
         nvme += shard if offload.parameters == "nvme" else 0.0
     return replace(memory, host=host, nvme=nvme)
@@ -195,7 +198,7 @@ def _small_copies(mine: Rank) -> int:
     parameters are sharded), and sums of gradients where the reductions of several microbatches add up there."""
     job = mine.parts.job
     adds_up = job.training.microbatches > 1 and strategy(mine).shares_gradients
-    return 1 + (adds_up and mine.exchange.weights_shard == 1)
+    return 1 + (adds_up and all(shards.weights == 1 for _, shards in mine.held))
 
 
 def _largest(mine: Rank) -> float:

@@ -15,50 +15,62 @@ from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm
 from trainsim.program.parts import Parts
-from trainsim.sharding import replicas, within
+from trainsim.program.states import shapes
+from trainsim.sharding.groups import Held, shared
+from trainsim.sharding.plan import ShardingPlan
+from trainsim.sharding.replicas import within
 
 GATHER = "momentum gather"
 
 
-def optimizer_step(parts: Parts, rank: int, shard: int, *, stays: float = 1.0) -> Iterator[Kernel | Meet]:
-    """What pipeline rank *rank* does between the gradient norm and the gathers, its states shared by *shard* ranks.
+def optimizer_step(parts: Parts, rank: int, sharding: ShardingPlan, *, stays: float = 1.0) -> Iterator[Kernel | Meet]:
+    """What pipeline rank *rank* does between the gradient norm and the gathers of its new parameters, shared as
+    *sharding* says.
 
     *stays* is the part of the states that is on the GPU.
     """
-    job, held = parts.job, parts.trained(rank)
-    framework, optimizer = job.framework, job.training.optimizer
-    moved = framework.kernels.optimizer_bytes_per_parameter * optimizer.traffic(held) * held.total / shard * stays
-    copied = _copied(parts, rank)
-    if optimizer.iterations and held.matrices:
-        yield from _gathers(parts, held, shard, optimizer.gather_bytes)
-        yield from _orthogonal(parts, rank, shard, optimizer.iterations)
-    yield parts.blocks.traffic("optimizer", moved + copied, "optimizer")
+    job, moved = parts.job, 0.0
+    optimizer = job.training.optimizer
+    per_parameter = job.framework.kernels.optimizer_bytes_per_parameter
+    for held, square in zip(_trained(parts, rank, sharding), _trained(parts, rank, sharding, tp=1), strict=True):
+        tensors, shard = shapes(job, held.group), held.shards.optimizer
+        moved += per_parameter * optimizer.traffic(tensors) * held.group.total / shard * stays
+        if optimizer.iterations and tensors.matrices:
+            yield from _gathers(parts, held, optimizer.gather_bytes)
+            yield from _orthogonal(parts, shapes(job, square.group), shard, optimizer.iterations)
+    yield parts.blocks.traffic("optimizer", moved + _copied(parts, rank, sharding), "optimizer")
+
+
+def _trained(parts: Parts, rank: int, sharding: ShardingPlan, *, tp: int | None = None) -> list[Held]:
+    """The groups that are updated, with shapes as cut over *tp* ranks (None: its own)."""
+    return [held for held in sharding.held(parts.groups(rank, tp=tp)) if held.group.trained]
 
 
 def gradient_check(parts: Parts, rank: int) -> Kernel:
     """The pass over the gradients that finds an overflow."""
-    return parts.blocks.traffic("overflow check", _copied(parts, rank), "optimizer")
+    return parts.blocks.traffic("overflow check", _copied(parts, rank, parts.sharding(rank)), "optimizer")
 
 
-def _copied(parts: Parts, rank: int) -> float:
+def _copied(parts: Parts, rank: int, sharding: ShardingPlan) -> float:
     """Traffic of copies of the gradients that a rank has at the end of a step, bytes."""
-    held = parts.trained(rank).total / parts.exchange(rank).gradients_shard
+    held = shared((held.group.total, held.shards.gradients) for held in _trained(parts, rank, sharding))
     return parts.job.framework.kernels.gradient_copy_bytes_per_parameter * held
 
 
-def _gathers(parts: Parts, held: Tensors, shard: int, nbytes: float) -> Iterator[Meet]:
+def _gathers(parts: Parts, held: Held, nbytes: float) -> Iterator[Meet]:
     """Momenta of whole matrices: between those who share the states, then over the tensor-parallel group."""
-    total = nbytes * sum(m.elements for m in held.matrices)
+    shard = held.shards.optimizer
+    total = nbytes * sum(m.elements for m in shapes(parts.job, held.group).matrices)
     if shard > 1 and parts.network.has(REPLICAS):
-        group = within(parts.job, shard) if shard < replicas(parts.job) else REPLICAS
-        yield Meet(GATHER, "dp", group, "all_gather", total, stream="dp")
+        over = within(parts.job, shard) if shard < held.group.replicas else held.group.over
+        yield Meet(GATHER, "dp", over, "all_gather", total, stream="dp")
     if parts.network.has(TENSOR):
         yield Meet(GATHER, "tp", TENSOR, "all_gather", total * parts.job.parallel.tp / shard, stream="tp")
 
 
-def _orthogonal(parts: Parts, rank: int, shard: int, iterations: int) -> Iterator[Kernel]:
+def _orthogonal(parts: Parts, tensors: Tensors, shard: int, iterations: int) -> Iterator[Kernel]:
     """Newton-Schulz on this rank's share of the matrices; the slowest rank has at least the largest one to do."""
-    each = [(m, _seconds(parts, m)) for m in parts.trained(rank, tp=1).matrices]
+    each = [(m, _seconds(parts, m)) for m in tensors.matrices]
     fair = sum(seconds * m.copies for m, seconds in each) / shard
     slowest = max(fair, max(seconds for _, seconds in each))
     yield Kernel("newton-schulz", "optimizer", iterations * slowest * parts.blocks.spread, 1.0, 0.0)

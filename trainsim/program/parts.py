@@ -28,8 +28,10 @@ from trainsim.program.stages import Stage, virtual_stages
 from trainsim.program.states import gradient_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
-from trainsim.sharding import Exchange, strategies
-from trainsim.sharding import Parts as Gradients
+from trainsim.sharding import strategies
+from trainsim.sharding.groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, ParameterGroup
+from trainsim.sharding.plan import ShardingPlan
+from trainsim.sharding.replicas import replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,9 +49,9 @@ class Parts:
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
-    _exchanges: dict[int, Exchange] = field(default_factory=dict, repr=False)
+    _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
-    _held: dict[int, Gradients] = field(default_factory=dict, repr=False)
+    _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
 
     @property
     def slices(self) -> tuple[Parts, ...]:
@@ -73,20 +75,20 @@ class Parts:
         shared = {held for s in self.of_rank(rank) for block in self.layer_blocks(s) for held in block.resident}
         return float(sum(nbytes for _, nbytes in shared))
 
-    def gradients(self, stage: Stage) -> Gradients:
+    def gradients(self, stage: Stage) -> ChunkParameters:
         """Trained parameters of a virtual stage on one rank, split as their gradients become ready."""
         if self.job.model.lora is None:
             return self.held(stage)
         adapters = {kind: adapter_tensors([kind], self.job.parallel.tp).total for kind in counted(self.kinds(stage))}
-        return Gradients(head=0, layers=tuple(adapters[kind] for kind in self.kinds(stage)), embedding=0)
+        return ChunkParameters(head=0, layers=tuple(adapters[kind] for kind in self.kinds(stage)), embedding=0)
 
-    def held(self, stage: Stage) -> Gradients:
+    def held(self, stage: Stage) -> ChunkParameters:
         """All parameters of a virtual stage on one rank, adapters aside."""
         if stage.index not in self._held:
             self._held[stage.index] = self._count(stage)
         return self._held[stage.index]
 
-    def _count(self, stage: Stage) -> Gradients:
+    def _count(self, stage: Stage) -> ChunkParameters:
         job = self.job
 
         def count(*, embedding: bool = False, head: bool = False) -> int:
@@ -98,7 +100,7 @@ class Parts:
         embedding = count(embedding=stage.embedding)
         beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
         head = count(embedding=beside, head=stage.head) - count(embedding=beside)
-        return Gradients(
+        return ChunkParameters(
             head=head if self.vocabulary is None else self.vocabulary.parameters(stage),
             layers=tuple(layers[kind] for kind in self.kinds(stage)),
             embedding=embedding,
@@ -122,23 +124,37 @@ class Parts:
         tables = (Matrix(rows, model.hidden, 1),) if rows else ()
         return layers._replace(tables=tables, vectors=layers.vectors + norms)
 
-    def exchange(self, rank: int) -> Exchange:
+    def groups(self, rank: int, *, tp: int | None = None) -> tuple[ParameterGroup, ...]:
+        """The parameters of pipeline rank *rank* by who holds them alike; under adapters all others are frozen.
+
+        Their shapes are as cut over *tp* ranks (None: as it holds them).
+        """
+        stages, alike = self.of_rank(rank), replicas(self.job)
+        held = tuple(self.held(s) for s in stages)
+        if self.job.model.lora is None:
+            return (ParameterGroup(name=DENSE, chunks=held, replicas=alike, tensors=self.trained(rank, tp=tp)),)
+        adapters = tuple(self.gradients(s) for s in stages)
+        return (
+            ParameterGroup(name=ADAPTERS, chunks=adapters, replicas=alike, tensors=self.trained(rank, tp=tp)),
+            ParameterGroup(name=FROZEN, chunks=held, replicas=alike, trained=False),
+        )
+
+    def sharding(self, rank: int) -> ShardingPlan:
         """What pipeline rank *rank* sends for data parallelism.
 
         In a two-way pipeline it is also with the rank that holds the same stages, when all passes are over.
         """
-        if rank not in self._exchanges:
-            self._exchanges[rank] = self._exchange(rank)
-        return self._exchanges[rank]
+        if rank not in self._sharding:
+            self._sharding[rank] = self._plan(rank)
+        return self._sharding[rank]
 
-    def _exchange(self, rank: int) -> Exchange:
-        job, replicas = self.job, self.network.replicas
-        chunks = [self.gradients(s) for s in self.of_rank(rank)]
-        strategy = strategies[job.sharding.strategy].plan
-        if replicas == 1:
-            return strategy(job, rank, chunks)
-        exchange = strategy(replace(job, sharding=replace(job.sharding, overlap=False)), rank, chunks)
-        return replace(exchange, shard=exchange.shard * replicas if exchange.gathers else 1)
+    def _plan(self, rank: int) -> ShardingPlan:
+        job, copies = self.job, self.network.replicas
+        plan = strategies[job.sharding.strategy].plan
+        if copies == 1:
+            return plan(job, rank, self.groups(rank))
+        late = replace(job, sharding=replace(job.sharding, overlap=False))
+        return plan(late, rank, self.groups(rank)).twice(copies)
 
     def message_way(self, rank: int, there: int, direction: str) -> Messages:
         """The communicator of a message from pipeline rank *rank* to rank *there*.

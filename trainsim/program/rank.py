@@ -11,14 +11,15 @@ from trainsim.contracts.groups import REPLICAS
 from trainsim.contracts.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.program.states import States, gradient_bytes, states
+from trainsim.program.states import States, gradient_bytes, owned, states
 from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, items_of, slots_of
 from trainsim.schedules.messages import Item, MessageBatch
 from trainsim.schedules.traits import Traits
-from trainsim.sharding import Exchange
 from trainsim.sharding.flights import Role
+from trainsim.sharding.groups import Held
+from trainsim.sharding.plan import ShardingPlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,9 +35,14 @@ class Rank:
         return self.parts.of_rank(self.rank)
 
     @cached_property
-    def exchange(self) -> Exchange:
+    def sharding(self) -> ShardingPlan:
         """What it sends for data parallelism."""
-        return self.parts.exchange(self.rank)
+        return self.parts.sharding(self.rank)
+
+    @cached_property
+    def held(self) -> tuple[Held, ...]:
+        """Its parameters in groups, with how each is shared."""
+        return self.sharding.held(self.parts.groups(self.rank))
 
     @cached_property
     def schedule(self) -> Traits:
@@ -86,12 +92,12 @@ class Rank:
     @property
     def reduces(self) -> bool:
         """Whether a chain of its own carries reductions, gathers or copies of gradients."""
-        return self.gathers_ahead or (self.exchange.overlapped and (self.parts.network.has(REPLICAS) or self.offloads))
+        return self.gathers_ahead or (self.sharding.overlapped and (self.parts.network.has(REPLICAS) or self.offloads))
 
     @property
     def gathers_ahead(self) -> bool:
         """Whether that chain gathers parameters before they are used."""
-        return self.parts.network.has(REPLICAS) and self.exchange.gathers_overlapped
+        return self.parts.network.has(REPLICAS) and self.sharding.gathers_overlapped
 
     @property
     def offloads(self) -> bool:
@@ -106,35 +112,31 @@ class Rank:
     @cached_property
     def parameters(self) -> int:
         """Parameters that it holds, of all chunks: frozen ones and adapters too."""
-        frozen = self.parts.job.model.lora is not None
-        adapters = sum(self.parts.gradients(s).total for s in self.stages) if frozen else 0
-        return sum(self.parts.held(s).total for s in self.stages) + adapters
+        return sum(group.total for group, _ in self.held)
 
     @cached_property
     def trainable(self) -> int:
         """Parameters that it trains, of all chunks."""
-        return self.parts.trained(self.rank).total
+        return sum(group.total for group, _ in self.held if group.trained)
+
+    @property
+    def owned(self) -> float:
+        """Parameters whose updates are its own to make."""
+        return owned(self.held)
 
     @cached_property
     def fresh_gradients(self) -> float:
         """Bytes of gradients that are there from the first backward of a step to its update only."""
         layout, vocabulary = self.parts.job.framework.memory.states, self.parts.vocabulary
-        sums = self.exchange.beside or self.exchange.gradients_shard > 1  # a strategy says when these come and go
-        if not layout.fresh or sums or self.schedule.asynchronous or vocabulary is not None:
+        shares = any(shards.gradients > 1 for _, shards in self.held)
+        told = self.sharding.flights or shares  # the strategy says when they come and go
+        if not layout.fresh or told or self.schedule.asynchronous or vocabulary is not None:
             return 0.0
         return gradient_bytes(self.parts.job) * self.trainable
 
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""
-        held = self.parts.trained(self.rank)
-        return states(
-            self.parts.job,
-            parameters=self.parameters,
-            trainable=held.total,
-            exchange=self.exchange,
-            held=held,
-            versions=versions,
-        )
+        return states(self.parts.job, self.held, versions=versions)
 
     def role(self, slot: Slot) -> Role:
         """Which pass *slot* is, for what goes on beside it."""

@@ -7,12 +7,13 @@ All follows from four things: what the framework keeps (``frameworks/layout.py``
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainsim.contracts.job import Job
 from trainsim.models.lora import adapter_tensors
-from trainsim.models.matrices import Tensors, tensors
-from trainsim.sharding import Exchange
+from trainsim.models.matrices import Tensors, joined, tensors
+from trainsim.sharding.groups import Held, ParameterGroup, shared
 
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
 
@@ -35,22 +36,23 @@ class States:
         return self.weights + self.gradients + self.optimizer
 
 
-def states(
-    job: Job, *, parameters: int, trainable: int, exchange: Exchange, held: Tensors | None = None, versions: int = 1
-) -> States:
-    """The states of a rank with so many *parameters*, of which *trainable* are trained.
+def states(job: Job, held: Sequence[Held], *, versions: int = 1) -> States:
+    """The states of a rank that holds some groups of parameters, each shared in its way.
 
-    *held* are the trained tensors, whose shapes some optimizers look at; None: they are like those of the whole model.
     *versions* of the weights are kept where a schedule does not flush.
     """
-    held = held or whole(job)
-    optimizer, shard = _optimizer(job, trainable, held), exchange.shard
+    trained = [one for one in held if one.group.trained]
     return States(
-        weights=_weights(job, parameters, trainable, exchange, held) * versions,
-        gradients=_gradients(job, trainable, exchange),
-        optimizer=optimizer / shard,
-        step_transient=_step(job, trainable, exchange),
+        weights=_weights(job, held) * versions,
+        gradients=_gradients(job, trained),
+        optimizer=shared((_optimizer(job, group), shards.optimizer) for group, shards in trained),
+        step_transient=_step(job, trained),
     )
+
+
+def owned(held: Iterable[Held]) -> float:
+    """Trained parameters of which this rank has the states of the optimizer."""
+    return shared((group.total, shards.optimizer) for group, shards in held if group.trained)
 
 
 def whole(job: Job) -> Tensors:
@@ -71,50 +73,70 @@ def gradient_bytes(job: Job) -> float:
     return FULL if dtype == "fp32" else HALF if dtype in ("fp16", "bf16") else job.training.number_bytes
 
 
-def _weights(job: Job, parameters: int, trainable: int, exchange: Exchange, held: Tensors) -> float:
+def _weights(job: Job, held: Sequence[Held]) -> float:
     """Stored weights; frozen ones are never kept in more than 16 bits. In fp8 with the copies of linear layers."""
     layout, low = job.framework.memory.states, job.training.number_bytes
     stored = FULL if layout.weights == "fp32" else low
-    nbytes = (stored * trainable + low * (parameters - trainable)) / exchange.weights_shard
-    if layout.cast_copy and stored > low and exchange.weights_shard == 1:
-        nbytes += low * trainable
+    nbytes = shared(((stored if group.trained else low) * group.total, shards.weights) for group, shards in held)
+    if layout.cast_copy and stored > low:
+        nbytes += low * sum(group.total for group, shards in held if group.trained and shards.weights == 1)
     if job.training.precision == "fp8" and layout.fp8_copies:
-        every = held if trainable == parameters else _base(job)
-        linear = sum(m.elements for m in every.matrices) / max(1, every.total)
-        nbytes += layout.fp8_copies * linear * parameters / exchange.weights_shard
+        copies = layout.fp8_copies * _linear(job, held)
+        nbytes += shared((copies * total, ranks) for total, ranks in _by_weights(held))
     return nbytes
 
 
-def _gradients(job: Job, trainable: int, exchange: Exchange) -> float:
+def _by_weights(held: Sequence[Held]) -> Iterator[tuple[int, int]]:
+    """(Parameters, ranks that share their weights), groups that are shared alike in one."""
+    for ranks in dict.fromkeys(shards.weights for _, shards in held):
+        yield sum(group.total for group, shards in held if shards.weights == ranks), ranks
+
+
+def _linear(job: Job, held: Sequence[Held]) -> float:
+    """The part of the parameters that linear layers have; adapters and what they are put on have that of the model."""
+    every = joined(tuple(shapes(job, group) for group, _ in held)) if _all_trained(held) else _base(job)
+    return sum(m.elements for m in every.matrices) / max(1, every.total)
+
+
+def _all_trained(held: Sequence[Held]) -> bool:
+    return all(group.trained or not group.total for group, _ in held)
+
+
+def shapes(job: Job, group: ParameterGroup) -> Tensors:
+    """The shapes of a group's tensors, or those of the whole model."""
+    return group.tensors or whole(job)
+
+
+def _gradients(job: Job, trained: Sequence[Held]) -> float:
     layout, low, summed = job.framework.memory.states, job.training.number_bytes, gradient_bytes(job)
-    nbytes = summed * trainable / exchange.gradients_shard
+    nbytes = shared((summed * group.total, shards.gradients) for group, shards in trained)
     if layout.beside == "buckets" or (layout.beside == "low" and low < summed):
-        nbytes += (summed if layout.beside == "buckets" else low) * trainable
-    apart = layout.sums_apart and exchange.gradients_shard > 1 and exchange.weights_shard == 1
-    if apart and job.training.microbatches > 1:
-        nbytes += summed * trainable / exchange.gradients_shard
+        nbytes += (summed if layout.beside == "buckets" else low) * sum(group.total for group, _ in trained)
+    if layout.sums_apart and job.training.microbatches > 1:
+        apart = (one for one in trained if one.shards.gradients > 1 and one.shards.weights == 1)
+        nbytes += shared((summed * group.total, shards.gradients) for group, shards in apart)
     return nbytes
 
 
-def _optimizer(job: Job, trainable: int, held: Tensors) -> float:
-    """States of all trained parameters before they are shared, with master copies and resident copies of gradients."""
-    layout, low = job.framework.memory.states, job.training.number_bytes
-    share = trainable / held.total if held.total else 0.0
-    nbytes = job.training.optimizer.state_bytes(held) * share
+def _optimizer(job: Job, group: ParameterGroup) -> float:
+    """States of a group before they are shared, with master copies and resident copies of gradients."""
+    layout, low, tensors = job.framework.memory.states, job.training.number_bytes, shapes(job, group)
+    share = group.total / tensors.total if tensors.total else 0.0
+    nbytes = job.training.optimizer.state_bytes(tensors) * share
     if layout.weights == "training" and low < FULL:
-        nbytes = nbytes + FULL * trainable if layout.master else nbytes * low / FULL
+        nbytes = nbytes + FULL * group.total if layout.master else nbytes * low / FULL
     if layout.gradient_cast == "resident" and gradient_bytes(job) < FULL:
-        nbytes += FULL * trainable
+        nbytes += FULL * group.total
     return nbytes
 
 
-def _step(job: Job, trainable: int, exchange: Exchange) -> float:
+def _step(job: Job, trained: Sequence[Held]) -> float:
     """Temporaries of the update: the fp32 copy of 16-bit gradients, and what whole-model operations leave behind."""
-    layout, mine = job.framework.memory.states, trainable / exchange.shard
+    layout, updated = job.framework.memory.states, owned(trained)
     nbytes = 0.0
     if layout.gradient_cast == "step" and gradient_bytes(job) < FULL:
-        limit = layout.sub_group if layout.sub_group and exchange.weights_shard > 1 else mine
-        nbytes += FULL * min(mine, limit)
+        bounded = layout.sub_group and any(shards.weights > 1 for _, shards in trained)
+        nbytes += FULL * (min(updated, layout.sub_group) if bounded else updated)
     if layout.foreach:
-        nbytes += job.training.optimizer.foreach_bytes * mine
+        nbytes += job.training.optimizer.foreach_bytes * updated
     return nbytes

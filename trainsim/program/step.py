@@ -81,7 +81,7 @@ class _Passes:
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
         self._updates: dict[bool, Template] = {}
         self._beside: dict[Role, Mapping[str, Template]] = {}
-        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(mine.exchange.beside)}
+        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(mine.sharding.flights)}
         self.rendezvous = Rendezvous(mine.parts, mine.rank)
 
     def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
@@ -114,11 +114,11 @@ class _Passes:
 
     def _fly(self, slot: Slot, shift: int) -> None:
         """Add what goes on beside a pass to its chains."""
-        if not self.mine.exchange.beside:
+        if not self.mine.sharding.flights:
             return
         role = self.mine.role(slot)
         if role not in self._beside:
-            plan = self.mine.exchange.beside[role]
+            plan = self.mine.sharding.flights[role]
             self._beside[role] = flights_of(plan, role, self.mine.parts.blocks)
         for chain, made in self._beside[role].items():
             self._flights[chain].append(Task(made, slot.microbatch + shift))
@@ -130,7 +130,7 @@ class _Passes:
         return self._updates[last]
 
     def _one(self, slot: Slot, cuts: Cuts, shift: int) -> tuple[Task, Task | None]:
-        role = self.mine.role(slot) if self.mine.exchange.beside else None
+        role = self.mine.role(slot) if self.mine.sharding.flights else None
         key = slot.work, slot.chunk, slot.microbatch % self.mine.slices, role or bool(cuts)
         made = self._tasks.get(key)
         if made is None:
@@ -162,9 +162,9 @@ class _Passes:
     def _exchanged(self, k: int, slot: Slot, step: int) -> Cuts:
         """What sharding wants around the parts of a pass."""
         mine = self.mine
-        if mine.exchange.beside:
+        if mine.sharding.flights:
             role = mine.role(slot)
-            return cuts_of(mine.exchange.beside[role], role, mine.parts.blocks)
+            return cuts_of(mine.sharding.flights[role], role, mine.parts.blocks)
         if mine.schedule.asynchronous:
             closed = mine.closes(slot)
             number = None if mine.schedule.eager_updates else closed
@@ -185,11 +185,11 @@ def _memory(mine: Rank) -> Memory:
     copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
     parts, held, vocabulary = mine.parts, mine.states(copies), mine.parts.vocabulary
     buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
-    extra = mine.exchange.extra
+    extra = mine.sharding.extra
     framework, trained = parts.job.framework, parts.trained(mine.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
     buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(mine.rank)
-    buffers += framework.memory.step_copy_bytes * trained / mine.exchange.shard + extra.get("buffers", 0.0)
+    buffers += framework.memory.step_copy_bytes * mine.owned + extra.get("buffers", 0.0)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - mine.fresh_gradients + extra.get("gradients", 0.0),

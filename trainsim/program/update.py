@@ -14,19 +14,19 @@ from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.stages import Stage
 from trainsim.program.templates import NOTHING, Cut, Cuts
-from trainsim.sharding import Bucket, Exchange
 from trainsim.sharding.flights import chains
+from trainsim.sharding.plan import Bucket, ShardingPlan
 
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
 
 
 def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
     """Where in its last backward a chunk tells that a bucket is complete; *step* None: of the pass's own microbatch."""
-    if not (mine.reduces and mine.exchange.overlapped):
+    if not (mine.reduces and mine.sharding.overlapped):
         return {}
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     ready: dict[int, tuple[Signal, ...]] = {}
-    for k, b in enumerate(mine.exchange.reductions[chunk]):
+    for k, b in enumerate(mine.sharding.reductions[chunk]):
         at = min(b.after, last)
         ready[at] = (*ready.get(at, ()), Signal(f"ready.{stage.index}.{k}", step))
     return {at: Cut(after=signals) for at, signals in ready.items()}
@@ -50,7 +50,7 @@ def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
     stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
     return {
         min(b.after, last): Cut(before=(Wait(f"gathered.{stage.index}.{k}", step),))
-        for k, b in enumerate(mine.exchange.gathers[chunk])
+        for k, b in enumerate(mine.sharding.gathers[chunk])
     }
 
 
@@ -60,24 +60,24 @@ def _last_part(stage: Stage) -> int:
 
 def reductions(mine: Rank, step: int) -> Iterator[Task]:
     """The chain of data-parallel collectives: gathers before the first use, reductions as they are ready."""
-    exchange = mine.exchange
+    sharding = mine.sharding
     if mine.gathers_ahead:
         if step:
             yield Task(Template("updated", 0, (Wait("updated"),)), step)
         for stage in mine.stages:
-            buckets = reversed(list(enumerate(exchange.gathers[stage.chunk])))
+            buckets = reversed(list(enumerate(sharding.gathers[stage.chunk])))
             gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
             if step and mine.skips(step - 1):  # nothing was updated
                 yield Task(Template("gather", stage.chunk, tuple(s for *_, after in gathers for s in after)), step)
             else:
                 yield Task(_collectives(mine, "gather", stage, gathers), step)
-    if not exchange.overlapped:
+    if not sharding.overlapped:
         return
     for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
         stage = mine.stages[chunk]
         ready = [
             (k, b, (Wait(f"ready.{stage.index}.{k}"),), tuple(offload.gradient_copies(mine, b, ALONE.on(Queue.DATA))))
-            for k, b in enumerate(exchange.reductions[chunk])
+            for k, b in enumerate(sharding.reductions[chunk])
         ]
         yield Task(_collectives(mine, "reduce", stage, ready), step)
     yield Task(Template("reduced", 0, (Signal("reduced"),)), step)
@@ -108,7 +108,7 @@ def update(mine: Rank, number: int) -> Template:
     Without a flush there is no norm of all gradients; of several updates per step the last one ends it. A step that is
     skipped ends once all ranks know that gradients have overflowed.
     """
-    exchange, has_replicas = mine.exchange, mine.parts.network.has(REPLICAS)
+    sharding, has_replicas = mine.sharding, mine.parts.network.has(REPLICAS)
     out: list[Piece] = [*_reduced(mine), *_agreed(mine, number)]
     if mine.skips(number):
         out.append(gradient_check(mine.parts, mine.rank))
@@ -116,7 +116,7 @@ def update(mine: Rank, number: int) -> Template:
         temporary = mine.states().step_transient * offload.on_gpu(mine)
         step = offload.optimizer_step(mine, number)
         out += [Hold("temporary", temporary), *step, Hold("temporary", -temporary)]
-        if has_replicas and exchange.gathers and not exchange.gathers_overlapped:
+        if has_replicas and sharding.gathers and not sharding.gathers_overlapped:
             out += _exposed(mine, "gather")
     out.append(Hold("gradients", -mine.fresh_gradients))
     if not mine.ends_step(number):
@@ -127,9 +127,9 @@ def update(mine: Rank, number: int) -> Template:
 def _reduced(mine: Rank) -> Iterator[Instruction]:
     """What is left of the reductions, and the sum of both ends of a tied embedding."""
     job = mine.parts.job
-    yield from (Wait(f"over.{chain}") for chain in chains(mine.exchange.beside))
+    yield from (Wait(f"over.{chain}") for chain in chains(mine.sharding.flights))
     if mine.parts.network.has(REPLICAS) or mine.offloads:
-        yield from _exposed(mine, "reduce") if not mine.exchange.overlapped else [Wait("reduced")]
+        yield from _exposed(mine, "reduce") if not mine.sharding.overlapped else [Wait("reduced")]
     if mine.parts.vocabulary is not None:
         yield from mine.parts.vocabulary.tied(mine.rank)
     elif _shares_embedding(mine):
@@ -140,7 +140,7 @@ def _reduced(mine: Rank) -> Iterator[Instruction]:
 def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
     """The numbers that all ranks have to agree on before they update."""
     job = mine.parts.job
-    group, skips, framework = agreeing(mine.parts, mine.exchange), mine.skips(number), job.framework
+    group, skips, framework = agreeing(mine.parts, mine.sharding), mine.skips(number), job.framework
     if not mine.parts.network.has(group) or job.pipeline.post_validation or mine.schedule.asynchronous:
         return
     if job.training.loss_scaling or skips or job.sharding.strategy in framework.communication.overflow_checked:
@@ -148,13 +148,14 @@ def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
             "overflow check", "other", group, "all_reduce", float(framework.communication.overflow_bytes), stream="dp"
         )
     if not skips:
-        for nbytes in mine.exchange.norms:
+        for nbytes in mine.sharding.norms:
             yield Meet("gradient norm", "other", group, "all_reduce", nbytes, stream="dp")
 
 
-def agreeing(parts: Parts, exchange: Exchange) -> Group:
+def agreeing(parts: Parts, sharding: ShardingPlan) -> Group:
     """Who adds up the norm of the gradients: a replica that has all of them needs no other one."""
-    return MODEL if exchange.shard == 1 or parts.job.framework.communication.norm_over == "model" else WORLD
+    alone = not sharding.shares_updates or parts.job.framework.communication.norm_over == "model"
+    return MODEL if alone else WORLD
 
 
 def _end(mine: Rank, number: int) -> Iterator[Instruction]:
@@ -170,7 +171,7 @@ def _end(mine: Rank, number: int) -> Iterator[Instruction]:
 
 def _exposed(mine: Rank, work: str) -> list[Instruction]:
     """Collectives that the compute chain waits for, and the copies that follow them."""
-    chunks = mine.exchange.reductions if work == "reduce" else mine.exchange.gathers
+    chunks = mine.sharding.reductions if work == "reduce" else mine.sharding.gathers
     out: list[Instruction] = []
     for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first):
         for k, bucket in enumerate(chunks[c]):

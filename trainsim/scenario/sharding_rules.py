@@ -17,7 +17,8 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.sharding_section import OffloadSpec, ShardingSpec
 from trainsim.schedules.lookup import facts
-from trainsim.sharding import replicas, strategies
+from trainsim.sharding import strategies
+from trainsim.sharding.replicas import replicas
 from trainsim.sharding.strategy import Refusal
 
 HOST_OPTIMIZERS = ("adam", "adamw")

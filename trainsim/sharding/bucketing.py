@@ -1,5 +1,5 @@
 """
-How gradients are cut into buckets, tensor by tensor, by those who do: torch's DDP, DeepSpeed and Megatron-LM.
+How gradients are cut into buckets, tensor by tensor, by those who do: torch's DDP and DeepSpeed.
 
 All take the elements of the tensors in the order in which their gradients are put into buckets. The table of cuts that
 they give covers every tensor once, in that order.
@@ -7,26 +7,24 @@ they give covers every tensor once, in that order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from math import lcm
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainsim.errors import InvalidPlan
 
 MEBIBYTE = 1 << 20
 DDP_FIRST, DDP_CAP = 1 * MEBIBYTE, 25 * MEBIBYTE  # pytorch/pytorch, torch/nn/parallel/distributed.py
-START, END = 64, 128  # elements; NVIDIA/Megatron-LM, megatron/core/distributed/param_and_grad_buffer.py
 
 
-class Cut(NamedTuple):
-    """One bucket: its elements with their padding, how many tensors it holds and the position of the last of them."""
+class BucketCut(NamedTuple):
+    """One bucket: its elements, how many tensors it holds and the position of the last of them."""
 
     elements: int
     tensors: int
     last: int
 
 
-def ddp_cuts(elements: Sequence[int], *, element_bytes: int, cap: float | None = None) -> tuple[Cut, ...]:
+def ddp_cuts(elements: Sequence[int], *, element_bytes: int, cap: float | None = None) -> tuple[BucketCut, ...]:
     """Buckets of DistributedDataParallel that close when they hold *cap* bytes (default 25 MiB, and the first 1 MiB).
 
     A given *cap* holds for the first bucket too. That is so from the second iteration on: the first has one bucket
@@ -34,21 +32,21 @@ def ddp_cuts(elements: Sequence[int], *, element_bytes: int, cap: float | None =
     torch/nn/parallel/distributed.py, and torch._C._distributed_c10d._compute_bucket_assignment_by_size.
 
     >>> ddp_cuts([200_000, 100_000, 5_000_000, 3_000_000], element_bytes=4)
-    (Cut(elements=300000, tensors=2, last=1), Cut(elements=8000000, tensors=2, last=3))
+    (BucketCut(elements=300000, tensors=2, last=1), BucketCut(elements=8000000, tensors=2, last=3))
     """
     first, rest = (DDP_FIRST, DDP_CAP) if cap is None else (cap, cap)
     _positive("DDP", "bucket cap", rest)
-    out: list[Cut] = []
+    out: list[BucketCut] = []
     held = tensors = 0
     for k, size in enumerate(elements):
         held, tensors = held + size, tensors + 1
         if held * element_bytes >= (rest if out else first) or k == len(elements) - 1:
-            out.append(Cut(held, tensors, k))
+            out.append(BucketCut(held, tensors, k))
             held = tensors = 0
     return tuple(out)
 
 
-def ipg_cuts(elements: Sequence[int], *, bucket: int) -> tuple[Cut, ...]:
+def ipg_cuts(elements: Sequence[int], *, bucket: int) -> tuple[BucketCut, ...]:
     """DeepSpeed's buckets of at most *bucket* elements: full when the next gradient does not fit.
 
     A gradient larger than the bucket is reduced alone. Raises InvalidPlan if *bucket* is not positive. Source:
@@ -58,57 +56,14 @@ def ipg_cuts(elements: Sequence[int], *, bucket: int) -> tuple[Cut, ...]:
     [50, 25, 90, 10]
     """
     _positive("DeepSpeed", "reduce_bucket_size", bucket)
-    out: list[Cut] = []
+    out: list[BucketCut] = []
     held = tensors = 0
     for k, size in enumerate(elements):
         if tensors and held + size > bucket:
-            out.append(Cut(held, tensors, k - 1))
+            out.append(BucketCut(held, tensors, k - 1))
             held = tensors = 0
         held, tensors = held + size, tensors + 1
-    return (*out, Cut(held, tensors, len(elements) - 1)) if tensors else ()
-
-
-def megatron_cuts(
-    elements: Sequence[int], *, size: float | None, dp: int = 1, distributed: bool = False, alone: Collection[int] = ()
-) -> tuple[Cut, ...]:
-    """Megatron-LM's buckets that close when they hold *size* elements; None: one bucket.
-
-    With the *distributed* optimizer over *dp* ranks tensors start at multiples of 64 elements, buckets end at multiples
-    of lcm(dp, 128), and the tensors at the positions *alone* (a shared embedding) have buckets of their own. Raises
-    InvalidPlan if *size* is not positive. Source: NVIDIA/Megatron-LM,
-    megatron/core/distributed/param_and_grad_buffer.py.
-
-    >>> megatron_cuts([100, 100, 100], size=150, dp=8, distributed=True)
-    (Cut(elements=256, tensors=2, last=1), Cut(elements=128, tensors=1, last=2))
-    """
-    if size is not None:
-        _positive("Megatron-LM", "bucket size", size)
-    start, end = (START, lcm(dp, END)) if distributed else (1, 1)
-    own = frozenset(alone) if distributed else frozenset()
-    out: list[Cut] = []
-    held = tensors = 0
-    for k, count in enumerate(elements):
-        if k in own and tensors:
-            out.append(Cut(_up(held, end), tensors, k - 1))
-            held = tensors = 0
-        held, tensors = _up(held, start) + count, tensors + 1
-        if k in own or k == len(elements) - 1 or (size is not None and held >= size):
-            out.append(Cut(_up(held, end), tensors, k))
-            held = tensors = 0
-    return tuple(out)
-
-
-def slices(elements: Sequence[int], cuts: Iterable[Cut]) -> tuple[tuple[int, ...], ...]:
-    """The elements of the tensors in each of the *cuts*.
-
-    >>> slices([3, 4, 5], [Cut(7, 2, 1), Cut(5, 1, 2)])
-    ((3, 4), (5,))
-    """
-    return tuple(tuple(elements[c.last + 1 - c.tensors : c.last + 1]) for c in cuts)
-
-
-def _up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
+    return (*out, BucketCut(held, tensors, len(elements) - 1)) if tensors else ()
 
 
 def _positive(who: str, what: str, value: float) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -118,19 +118,6 @@ def coordinate(
         state.release([p for p in call.parameters if not state.kept(p, step + 1)], step)
     state.release([p for p in sorted(state.there) if p not in persistent], len(calls) - 1)
     return state.result()
-
-
-def record(calls: Sequence[Call], sizes: Sequence[int], *, persistence_threshold: int = 0) -> Coordination:
-    """The very first pass: each module gathers its own parameters and releases all of them, persistent ones too.
-
-    >>> from trainsim.models.calls import Module, calls
-    >>> trace = calls(Module("root", (), (Module("fc1", (0,)), Module("fc2", (1,)))))
-    >>> [g.issued for g in record(trace, (8, 8)).gathers]
-    [1, 2, 4, 5]
-    """
-    limits = Limits(prefetch_bucket=0, max_reuse_distance=0, persistence_threshold=0)
-    first = coordinate(calls, sizes, limits=limits, available=())
-    return replace(first, persistent=sum(size for size in sizes if size <= persistence_threshold))
 
 
 class _Pass:

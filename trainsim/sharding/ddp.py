@@ -3,16 +3,22 @@
 from collections.abc import Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import Exchange, Parts, strategies
+from trainsim.sharding import strategies
 from trainsim.sharding.cutting import reductions
+from trainsim.sharding.groups import ParameterGroup
 from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.plan import ShardingPlan, by_readiness, trained
 from trainsim.sharding.strategy import Strategy
 
 
-def ddp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def ddp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """One all-reduce of every gradient per step, in buckets if it overlaps the last backward."""
-    return Exchange(
-        reductions=tuple(reductions(job, stage, c, p, operation="all_reduce") for c, p in enumerate(chunks)),
+    chunks = range(len(groups[0].chunks))
+    return ShardingPlan(
+        reductions=tuple(
+            by_readiness(b for g in trained(groups) for b in reductions(job, stage, c, g, operation="all_reduce"))
+            for c in chunks
+        ),
         overlapped=job.sharding.overlap,
     )
 

@@ -15,14 +15,14 @@ from trainsim.contracts.groups import REPLICAS, Group, Queue
 from trainsim.contracts.instructions import Hold
 
 
-class Moment(NamedTuple):
+class PassMoment(NamedTuple):
     """Just before a part of a pass, or just after it."""
 
     part: int
     after: bool = False
 
 
-class Step(NamedTuple):
+class FlightStep(NamedTuple):
     """A collective of ``nbytes`` (the full buffer) among the ranks ``over``, or ``traffic``: a kernel that reads and
     writes ``nbytes`` of memory in all."""
 
@@ -40,9 +40,9 @@ class Flight(NamedTuple):
     """
 
     name: str
-    steps: tuple[Step, ...]
-    issued: Moment | str
-    needed: Moment | None = None
+    steps: tuple[FlightStep, ...]
+    issued: PassMoment | str
+    needed: PassMoment | None = None
     takes: tuple[Hold, ...] = ()
     gives: tuple[Hold, ...] = ()
     chain: Queue = Queue.DATA
@@ -54,14 +54,14 @@ class Flight(NamedTuple):
         return self.chain is not Queue.COMPUTE
 
 
-class Beside(NamedTuple):
+class PassFlights(NamedTuple):
     """All that goes on beside one pass: flights in the order in which they are issued, and what the pass itself does
     in between: memory that it takes and gives back, and copies. At ``waits`` a backward waits for flights of the
     forward of its microbatch."""
 
     flights: tuple[Flight, ...] = ()
-    marks: tuple[tuple[Moment, Hold | Step], ...] = ()
-    waits: tuple[tuple[Moment, str], ...] = ()
+    marks: tuple[tuple[PassMoment, Hold | FlightStep], ...] = ()
+    waits: tuple[tuple[PassMoment, str], ...] = ()
 
 
 class Role(NamedTuple):
@@ -72,7 +72,7 @@ class Role(NamedTuple):
     last: bool
 
 
-Plan = Mapping[Role, Beside]
+FlightPlan = Mapping[Role, PassFlights]
 
 
 def roles() -> Iterator[Role]:
@@ -92,7 +92,7 @@ def in_issue_order(flights: Iterable[Flight], work: str) -> tuple[Flight, ...]:
 
     Those that follow another flight have its moment, and come behind it.
 
-    >>> late, soon = (Flight(f"reduce {k}", (), Moment(k)) for k in (2, 1))
+    >>> late, soon = (Flight(f"reduce {k}", (), PassMoment(k)) for k in (2, 1))
     >>> after = Flight("average", (), "reduce 1")
     >>> [f.name for f in in_issue_order((late, soon, after), "B")]
     ['reduce 1', 'average', 'reduce 2']
@@ -107,29 +107,29 @@ def in_issue_order(flights: Iterable[Flight], work: str) -> tuple[Flight, ...]:
     return tuple(sorted(given, key=key))
 
 
-def moment_of(flight: Flight, by_name: Mapping[str, Flight]) -> Moment:
+def moment_of(flight: Flight, by_name: Mapping[str, Flight]) -> PassMoment:
     """When the host issues *flight*, or the one that it follows."""
     at = flight.issued
-    return at if isinstance(at, Moment) else moment_of(by_name[at], by_name)
+    return at if isinstance(at, PassMoment) else moment_of(by_name[at], by_name)
 
 
-def in_turn(beside: Beside) -> Beside:
+def in_turn(beside: PassFlights) -> PassFlights:
     """The same without any overlap: the pass itself carries everything out where it is needed, or else where it is
     issued.
 
-    >>> gather = Flight("gather", (Step("all_gather", 8.0),), Moment(3), Moment(2), gathers=True)
-    >>> [(f.issued, f.beside) for f in in_turn(Beside((gather,))).flights]
-    [(Moment(part=2, after=False), False)]
+    >>> gather = Flight("gather", (FlightStep("all_gather", 8.0),), PassMoment(3), PassMoment(2), gathers=True)
+    >>> [(f.issued, f.beside) for f in in_turn(PassFlights((gather,))).flights]
+    [(PassMoment(part=2, after=False), False)]
     """
     by_name = {f.name: f for f in beside.flights}
 
-    def moment(flight: Flight) -> Moment:
+    def moment(flight: Flight) -> PassMoment:
         return flight.needed if flight.gathers and flight.needed else moment_of(flight, by_name)
 
     flights = tuple(f._replace(issued=moment(f), needed=None, chain=Queue.COMPUTE) for f in beside.flights)
     return beside._replace(flights=flights)
 
 
-def chains(plan: Plan) -> tuple[Queue, ...]:
+def chains(plan: FlightPlan) -> tuple[Queue, ...]:
     """The chains that a plan uses, beside the passes themselves."""
     return tuple(dict.fromkeys(f.chain for beside in plan.values() for f in beside.flights if f.beside))

@@ -18,9 +18,12 @@ from typing import NamedTuple
 from trainsim.contracts.groups import ALONE, Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, across, group, replicas, strategies, within
-from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
+from trainsim.sharding import strategies
+from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
+from trainsim.sharding.groups import ParameterGroup, Shards
 from trainsim.sharding.options import Option
+from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness
+from trainsim.sharding.replicas import across, replicas, sharing, within
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
 from trainsim.sharding.tensorwise import whole
 
@@ -36,7 +39,7 @@ SYNC: Option[str | None] = Option(
 MASTER = 4.0  # bytes of an element of a shard: fp32, also on its way from and to the host
 
 
-class Unit(NamedTuple):
+class FsdpUnit(NamedTuple):
     """Parameters that are gathered together, from part ``first`` of a forward to part ``last``, and those of them whose
     gradients are reduced together."""
 
@@ -46,34 +49,34 @@ class Unit(NamedTuple):
     trained: int
 
 
-def fsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def fsdp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Shards over all replicas."""
-    return sharded(job, chunks, size=replicas(job))
+    return sharded(job, groups, size=replicas(job))
 
 
-def hsdp(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def hsdp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Shards within groups of ``shard_size`` replicas; gradients are then averaged over the groups."""
-    return sharded(job, chunks, size=group(job))
+    return sharded(job, groups, size=sharing(job))
 
 
-def sharded(job: Job, chunks: Sequence[Parts], *, size: int) -> Exchange:
+def sharded(job: Job, groups: Sequence[ParameterGroup], *, size: int) -> ShardingPlan:
     """The exchange of units that *size* replicas share."""
     if job.parallel.pp > 1:
-        exchange = _in_pipeline(job, chunks, size)
+        sharding = _in_pipeline(job, groups, size)
     else:
-        plan = {role: _Pass(job, size, role).beside() for role in roles()}
+        plan = {role: _UnitPass(job, size, role).beside() for role in roles()}
         if not job.sharding.overlap:
             plan = {role: in_turn(beside) for role, beside in plan.items()}
-        exchange = Exchange(reductions=((),), beside=plan)
-    return replace(exchange, shard=size, weights_shard=size, gradients_shard=size)
+        sharding = ShardingPlan(reductions=((),), flights=plan)
+    return replace(sharding, shards={group.name: Shards.of_all(size) for group in groups})
 
 
-def _in_pipeline(job: Job, chunks: Sequence[Parts], size: int) -> Exchange:
+def _in_pipeline(job: Job, groups: Sequence[ParameterGroup], size: int) -> ShardingPlan:
     """Parameters and gradients are whole from the first pass to the last."""
-    held = sum(parts.total for parts in chunks)
-    return Exchange(
-        reductions=tuple(tuple(_burst(job, parts, size)) for parts in chunks),
-        gathers=tuple(tuple(_once(job, parts, size)) for parts in chunks),
+    held, chunks = sum(group.total for group in groups), range(len(groups[0].chunks))
+    return ShardingPlan(
+        reductions=tuple(by_readiness(b for g in groups for b in _burst(job, g, c, size)) for c in chunks),
+        gathers=tuple(by_readiness(b for g in groups for b in _once(job, g, c, size)) for c in chunks),
         gathers_overlapped=job.sharding.overlap,
         extra={
             "gathered": float(job.training.number_bytes * held),
@@ -82,7 +85,7 @@ def _in_pipeline(job: Job, chunks: Sequence[Parts], size: int) -> Exchange:
     )
 
 
-def units(job: Job) -> list[Unit]:
+def units(job: Job) -> list[FsdpUnit]:
     """The root, whose embedding comes first and whose head comes last, and the layers in forward order.
 
     FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
@@ -90,43 +93,44 @@ def units(job: Job) -> list[Unit]:
     one = whole(job)
     held, trained = one.held_by_part, one.trained_by_part
 
-    def unit(first: int, last: int) -> Unit:
+    def unit(first: int, last: int) -> FsdpUnit:
         mine = {first, last}
         elements, some = sum(held[p] for p in mine), sum(trained[p] for p in mine)
-        return Unit(first, last, elements, elements if some and job.framework.communication.fsdp == "fsdp1" else some)
+        flat = job.framework.communication.fsdp == "fsdp1"
+        return FsdpUnit(first, last, elements, elements if some and flat else some)
 
     return [unit(one.last, 0), *(unit(k, k) for k in range(one.last - 1, 0, -1))]
 
 
-def _once(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
+def _once(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:
     """In a pipeline: the gathers before the first forward."""
     per_element = job.training.number_bytes
-    for after, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+    for after, elements in enumerate(group.chunks[chunk].parts):
         if elements:
-            yield Bucket("all_gather", elements * per_element, after, within(job, size))
+            yield Bucket("all_gather", elements * per_element, after, within(job, size), group.name)
 
 
-def _burst(job: Job, parts: Parts, size: int) -> Iterator[Bucket]:
+def _burst(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:
     """In a pipeline: the reductions after the last backward."""
-    for after, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+    for after, elements in enumerate(group.chunks[chunk].parts):
         nbytes = float(elements * job.training.gradient_bytes)
         if elements:
-            yield Bucket("reduce_scatter", nbytes, after, within(job, size))
+            yield Bucket("reduce_scatter", nbytes, after, within(job, size), group.name)
         if elements and size < replicas(job):
-            yield Bucket("all_reduce", nbytes / size, after, across(size))
+            yield Bucket("all_reduce", nbytes / size, after, across(size), group.name)
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
+class _UnitPass:
     """One pass over a model that is sharded by *size*."""
 
     job: Job
     size: int
     role: Role
 
-    def beside(self) -> Beside:
+    def beside(self) -> PassFlights:
         flights: list[Flight] = []
-        marks: list[tuple[Moment, Hold | Step]] = []
+        marks: list[tuple[PassMoment, Hold | FlightStep]] = []
         back = self.role.work == "B"
         for unit in units(self.job):
             gathers = self._gather_back(unit) if back else self._gather(unit)
@@ -134,9 +138,7 @@ class _Pass:
             marks += self._marks_back(unit, bool(gathers)) if back else self._marks(unit, bool(gathers))
         if back:
             flights += (flight for unit in units(self.job) for flight in self._reduce(unit))
-        return Beside(in_issue_order(flights, self.role.work), tuple(marks))
-
-    # what this run does
+        return PassFlights(in_issue_order(flights, self.role.work), tuple(marks))
 
     @property
     def copies(self) -> bool:
@@ -162,96 +164,92 @@ class _Pass:
     def reduces(self) -> bool:
         return self.role.last or SYNC.of(self.job) != "last"
 
-    def _full(self, unit: Unit) -> float:
+    def _full(self, unit: FsdpUnit) -> float:
         return float(self.job.training.number_bytes * unit.elements)
 
-    def _sums(self, unit: Unit) -> float:
+    def _sums(self, unit: FsdpUnit) -> float:
         return float(self.job.training.gradient_bytes * unit.trained)
 
-    # forward
-
-    def _gather(self, unit: Unit) -> tuple[Flight, ...]:
+    def _gather(self, unit: FsdpUnit) -> tuple[Flight, ...]:
         """Issued one unit ahead: the root's at once, a block's when the part before it begins."""
         if self.keeps and SYNC.of(self.job) == "last" and not self.role.first:
             return ()
         root = unit.first != unit.last
-        issued = Moment(unit.first) if root else Moment(unit.first + 1)
-        return (self._gathering(unit, issued, Moment(unit.first), self.size),)
+        issued = PassMoment(unit.first) if root else PassMoment(unit.first + 1)
+        return (self._gathering(unit, issued, PassMoment(unit.first), self.size),)
 
-    def _gathering(self, unit: Unit, issued: Moment, needed: Moment, ranks: int) -> Flight:
+    def _gathering(self, unit: FsdpUnit, issued: PassMoment, needed: PassMoment, ranks: int) -> Flight:
         held = Hold("buffers" if self.copies else "gathered", self._full(unit))
-        moved = Step("host_in", MASTER * unit.elements / ranks, ALONE)
-        steps = (Step("all_gather", self._full(unit), within(self.job, ranks)),)
+        moved = FlightStep("host_in", MASTER * unit.elements / ranks, ALONE)
+        steps = (FlightStep("all_gather", self._full(unit), within(self.job, ranks)),)
         if ranks == 1:  # nobody to gather from: only a copy in the precision of the passes
-            steps = (Step("traffic", MASTER * unit.elements + self._full(unit)),)
+            steps = (FlightStep("traffic", MASTER * unit.elements + self._full(unit)),)
         return Flight(
             f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,), gathers=True
         )
 
-    def _marks(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
+    def _marks(self, unit: FsdpUnit, gathered: bool) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
         full = self._full(unit)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first - 1, full)
         if unit.first == unit.last and not self.keeps:
             kept = full / self.between if self.between != self.size else 0.0
-            yield Moment(unit.first, after=True), Hold("gathered", kept - full)
+            yield PassMoment(unit.first, after=True), Hold("gathered", kept - full)
 
-    # backward
-
-    def _gather_back(self, unit: Unit) -> tuple[Flight, ...]:
+    def _gather_back(self, unit: FsdpUnit) -> tuple[Flight, ...]:
         """Issued before the backward of the unit before it; after it, or when it is needed, if the scenario says so."""
         if unit.first != unit.last or self.keeps:
             return ()
-        here = Moment(unit.first)
-        when = {"pre": Moment(unit.first - 1), "post": Moment(unit.first - 1, after=True), "none": here}
+        here = PassMoment(unit.first)
+        when = {"pre": PassMoment(unit.first - 1), "post": PassMoment(unit.first - 1, after=True), "none": here}
         issued = when[BACKWARD_PREFETCH.of(self.job) or "pre"]
         return (self._gathering(unit, issued, here, self.between),)
 
-    def _reduce(self, unit: Unit) -> Iterator[Flight]:
+    def _reduce(self, unit: FsdpUnit) -> Iterator[Flight]:
         if not self.reduces or not unit.trained:
             return
         top, nbytes = self.job.model.layers + 1, self._sums(unit)
-        done = Moment(unit.first, after=True)
-        late = Moment(unit.first + 1, after=True) if self.copies and unit.first < top else None
+        done = PassMoment(unit.first, after=True)
+        late = PassMoment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
-        copied = (Step("host_out", MASTER * unit.trained / self.size, ALONE),) if self.away else ()
+        copied = (FlightStep("host_out", MASTER * unit.trained / self.size, ALONE),) if self.away else ()
         name, whole_group = f"reduce {_name(unit)}", self.size == replicas(self.job)
-        scatter = (Step("reduce_scatter", nbytes, within(self.job, self.size)),) if self.size > 1 else ()
+        scatter = (FlightStep("reduce_scatter", nbytes, within(self.job, self.size)),) if self.size > 1 else ()
         steps = (*scatter, *(copied if whole_group else ()))
         if steps:
             yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
         if not whole_group:
-            average = Step("all_reduce", nbytes / self.size, across(self.size))
+            average = FlightStep("all_reduce", nbytes / self.size, across(self.size))
             yield Flight(f"average {_name(unit)}", (average, *copied), name if steps else done, chain=Queue.REPLICAS)
 
-    def _marks_back(self, unit: Unit, gathered: bool) -> Iterator[tuple[Moment, Hold | Step]]:
-        full, sums, over = self._full(unit), self._sums(unit), Moment(unit.first, after=True)
+    def _marks_back(self, unit: FsdpUnit, gathered: bool) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
+        full, sums, over = self._full(unit), self._sums(unit), PassMoment(unit.first, after=True)
         low = float(self.job.training.number_bytes * unit.trained)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first + 1, full)
         if gathered and self.between != self.size:
-            yield Moment(unit.first), Hold("gathered", -full / self.between)
-        yield Moment(unit.last), Hold("gradients", low)
+            yield PassMoment(unit.first), Hold("gathered", -full / self.between)
+        yield PassMoment(unit.last), Hold("gradients", low)
         accumulates = SYNC.of(self.job) == "last"
         if accumulates and not (self.role.first and self.role.last):
-            yield over, Step("traffic", low + 2 * sums)
+            yield over, FlightStep("traffic", low + 2 * sums)
             change = sums * (self.role.first - self.role.last)
             yield over, Hold("gradients", change)
         if self.reduces:
-            yield over, Step("traffic", low + sums)
+            yield over, FlightStep("traffic", low + sums)
         yield over, Hold("gradients", -low)
         if not (self.keeps and accumulates and not self.role.last):
             yield over, Hold("gathered", -full)
 
 
-def _copied_out(part: int, following: int, nbytes: float) -> Iterator[tuple[Moment, Hold | Step]]:
+def _copied_out(part: int, following: int, nbytes: float) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
     """From the gather's buffer into parameters; the buffer is free when the next unit is copied out."""
-    yield Moment(part), Hold("gathered", nbytes)
-    yield Moment(part), Step("traffic", 2 * nbytes)
-    yield Moment(following), Hold("buffers", -nbytes)
+    yield PassMoment(part), Hold("gathered", nbytes)
+    yield PassMoment(part), FlightStep("traffic", 2 * nbytes)
+    yield PassMoment(following), Hold("buffers", -nbytes)
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: FsdpUnit) -> str:
     return "root" if unit.first != unit.last else f"unit {unit.first}"
 
 
@@ -263,14 +261,14 @@ def reshard(job: Job) -> int | None:
 
 def summed_by(job: Job) -> int:
     """Replicas that share sums of gradients: nobody where they are reduced after the last microbatch only."""
-    return 1 if job.parallel.pp > 1 or SYNC.of(job) == "last" else group(job)
+    return 1 if job.parallel.pp > 1 or SYNC.of(job) == "last" else sharing(job)
 
 
 def refuses(job: Job) -> Iterator[Refusal]:
     """What PyTorch's FSDP does not go together with."""
-    size, within_one = reshard(job), group(job) < replicas(job)
-    if size and size > 1 and group(job) % size:
-        shared = f"the {group(job)} replicas that share parameters" if within_one else f"{replicas(job)} replicas"
+    size, within_one = reshard(job), sharing(job) < replicas(job)
+    if size and size > 1 and sharing(job) % size:
+        shared = f"the {sharing(job)} replicas that share parameters" if within_one else f"{replicas(job)} replicas"
         yield Refusal("reshard_after_forward", f"{shared} do not divide by {size}")
     if job.parallel.pp > 1 and size is not None and size != 1:
         yield Refusal(
@@ -301,14 +299,13 @@ def refuses(job: Job) -> Iterator[Refusal]:
         )
 
 
-OPTIONS = (RESHARD, BACKWARD_PREFETCH, SYNC)
 FSDP = Strategy(
     plan=fsdp,
     title="FSDP",
     shares=frozenset(STATES),
     every_pass=True,
     saves_more_than=frozenset({"ddp", "zero1", "zero2", "hsdp"}),
-    options=OPTIONS,
+    options=(RESHARD, BACKWARD_PREFETCH, SYNC),
     offloads=frozenset({"optimizer", "parameters"}),
     moves_together=True,
     framework="pytorch-fsdp2",

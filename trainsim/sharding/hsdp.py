@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import alone, of_a_node, replicas, strategies
+from trainsim.sharding import strategies
 from trainsim.sharding.fsdp import FSDP, hsdp
 from trainsim.sharding.options import SHARD_SIZE
+from trainsim.sharding.replicas import alone, of_a_node, replicas
 from trainsim.sharding.strategy import Derived, Refusal
 
 

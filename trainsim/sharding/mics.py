@@ -7,15 +7,18 @@ Source: Zhang et al. 2022 (arXiv 2205.00119) and deepspeedai/DeepSpeed 0.19, dee
 from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import Exchange, Parts, alone, group, of_a_node, replicas, strategies, zero2
+from trainsim.sharding import strategies, zero2
+from trainsim.sharding.groups import ParameterGroup
 from trainsim.sharding.options import SHARD_SIZE
+from trainsim.sharding.plan import ShardingPlan
+from trainsim.sharding.replicas import alone, of_a_node, replicas, sharing
 from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
 from trainsim.sharding.zero3 import OPTIONS, partitioned
 
 
-def mics(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def mics(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """States shared by ``shard_size`` replicas."""
-    return partitioned(job, group(job))
+    return partitioned(job, groups, sharing(job))
 
 
 def refuses(job: Job) -> Iterator[Refusal]:
@@ -40,7 +43,7 @@ strategies.register("mics")(
         brings=of_a_node,
         offloads=frozenset(),
         framework="deepspeed",
-        summed_by=group,
+        summed_by=sharing,
         refuses=refuses,
         notes=notes,
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from trainsim.contracts.groups import ALONE
 from trainsim.contracts.job import Job
-from trainsim.sharding.flights import Step
+from trainsim.sharding.flights import FlightStep
 
 FP32 = 4.0
 
 
 def gradient_steps(
     job: Job, elements: float, *, sharded: bool = False, first: bool = True, last: bool = True
-) -> tuple[Step, ...]:
+) -> tuple[FlightStep, ...]:
     """Copies that follow the reduction of gradients of which a rank owns *elements*; none if they stay on the GPU.
 
     *first* and *last* say which of the step's reductions of these gradients it is. Sums of earlier microbatches come
@@ -32,11 +32,11 @@ def gradient_steps(
         turns = [("host_in", small)] * (not first) + [("host_out", FP32 if last else small)]
     if last and offload.optimizer == "nvme":
         turns += [("nvme_write", FP32)]
-    return tuple(Step(operation, offload.ratio * elements * size, ALONE) for operation, size in turns)
+    return tuple(FlightStep(operation, offload.ratio * elements * size, ALONE) for operation, size in turns)
 
 
-def parameter_steps(job: Job, elements: float) -> tuple[Step, ...]:
+def parameter_steps(job: Job, elements: float) -> tuple[FlightStep, ...]:
     """Copies that precede a gather to which a rank contributes *elements* parameters; none if they are on the GPU."""
     where, nbytes = job.sharding.offload.parameters, elements * job.training.number_bytes
     operations = {"none": (), "cpu": ("host_in",), "nvme": ("nvme_read", "host_in")}[where]
-    return tuple(Step(operation, nbytes, ALONE) for operation in operations)
+    return tuple(FlightStep(operation, nbytes, ALONE) for operation in operations)

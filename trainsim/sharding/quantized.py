@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
-from trainsim.sharding import across, replicas, within
-from trainsim.sharding.flights import Step
+from trainsim.sharding.flights import FlightStep
 from trainsim.sharding.options import SHARD_SIZE, Option
+from trainsim.sharding.replicas import across, replicas, within
 from trainsim.sharding.tensorwise import Whole
 
 QUANTIZED_WEIGHTS = Option("quantized_weights", False, "flag", "qwZ: parameters are gathered in 8 bits")
@@ -25,22 +25,22 @@ SCALE = 4.0  # bytes of a scale, fp32
 HALF = 0.5  # bytes of a 4-bit number
 
 
-def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[Step]:
+def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[FlightStep]:
     """The steps of one all-gather of *elements* in so many *tensors* that *ranks* neighbouring replicas share."""
     over = within(job, ranks)
     full = float(job.training.number_bytes * elements)
     if QUANTIZED_WEIGHTS.of(job):
-        yield Step("traffic", 3.0 * elements / ranks)
-        yield Step("all_gather", float(elements), over)
-        yield Step("all_gather", SCALE * elements / BLOCK, over)
-        yield Step("traffic", elements + full)
+        yield FlightStep("traffic", 3.0 * elements / ranks)
+        yield FlightStep("all_gather", float(elements), over)
+        yield FlightStep("all_gather", SCALE * elements / BLOCK, over)
+        yield FlightStep("traffic", elements + full)
     else:
-        yield Step("all_gather", full, over)
+        yield FlightStep("all_gather", full, over)
         if tensors > 1:  # from one buffer into the tensors
-            yield Step("traffic", 2 * full)
+            yield FlightStep("traffic", 2 * full)
 
 
-def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterator[Step]:
+def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterator[FlightStep]:
     """The steps that reduce and scatter the gradients of some *tensors* over groups of *size* replicas."""
     plain = list(tensors)
     node = SHARD_SIZE.of(job) or 1
@@ -50,13 +50,13 @@ def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterat
             if tensor not in plain:
                 yield from _in_two_hops(job, one.sizes[tensor], node)
     if plain:
-        yield Step("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), within(job, size))
+        yield FlightStep("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), within(job, size))
 
 
-def _in_two_hops(job: Job, elements: int, node: int) -> Iterator[Step]:
+def _in_two_hops(job: Job, elements: int, node: int) -> Iterator[FlightStep]:
     """4-bit numbers and their scales within the node, then what is left of them between nodes."""
-    yield Step("traffic", (job.training.gradient_bytes + HALF) * elements)
+    yield FlightStep("traffic", (job.training.gradient_bytes + HALF) * elements)
     for left, over in ((elements, within(job, node)), (elements / node, across(node))):
-        yield Step("all_to_all", HALF * left, over)
-        yield Step("all_to_all", SCALE * left / BLOCK, over)
-        yield Step("traffic", (HALF + HALF / node) * left)
+        yield FlightStep("all_to_all", HALF * left, over)
+        yield FlightStep("all_to_all", SCALE * left / BLOCK, over)
+        yield FlightStep("traffic", (HALF + HALF / node) * left)

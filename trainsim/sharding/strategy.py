@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from trainsim.contracts.job import Job
+from trainsim.sharding.groups import ParameterGroup
 from trainsim.sharding.options import Option
-
-if TYPE_CHECKING:
-    from trainsim.sharding import Exchange, Parts
+from trainsim.sharding.plan import ShardingPlan
 
 STATES = ("optimizer", "gradients", "parameters")
 """Model states that replicas can share."""
@@ -40,7 +39,7 @@ class Derived(NamedTuple):
 class Strategy:
     """One way for replicas to share model states.
 
-    ``plan`` says what a pipeline rank with some chunks exchanges; ``title`` is its name in texts. The traits:
+    ``plan`` says what a pipeline rank exchanges for its groups of parameters; ``title`` is its name in texts. Traits:
 
     * ``shares``: the states that replicas share, of ``STATES``. Parameters that are shared are gathered for each pass.
     * ``every_pass``: it exchanges beside every pass, so that passes must be whole, of one stage.
@@ -53,7 +52,7 @@ class Strategy:
     * ``refuses``: what does not go together with it; ``notes``: what is worth saying of a job.
     """
 
-    plan: Callable[[Job, int, Sequence[Parts]], Exchange]
+    plan: Callable[[Job, int, Sequence[ParameterGroup]], ShardingPlan]
     title: str
     shares: frozenset[str] = frozenset()
     every_pass: bool = False

@@ -7,20 +7,14 @@ after the step the updated parameters are gathered in the training precision.
 
 from collections.abc import Iterator, Sequence
 
+from trainsim.contracts.groups import Group
 from trainsim.contracts.job import Job
-from trainsim.sharding import (
-    Bucket,
-    Exchange,
-    Parts,
-    across,
-    bucket_size,
-    buckets,
-    replicas,
-    strategies,
-    within,
-)
-from trainsim.sharding.cutting import reductions
+from trainsim.sharding import strategies
+from trainsim.sharding.cutting import bucket_size, filled, reductions
+from trainsim.sharding.groups import ParameterGroup, Shards
 from trainsim.sharding.options import REDUCE_BUCKET, Option
+from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness, trained
+from trainsim.sharding.replicas import across, replicas, within
 from trainsim.sharding.strategy import Refusal, Strategy
 
 INSTANCES = Option(
@@ -28,38 +22,53 @@ INSTANCES = Option(
 )
 
 
-def zero1(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def zero1(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """A reduction of the gradients and a gather of the parameters per step.
 
     With several instances each shares the states among its own ranks: gradients are reduce-scattered within it, the
     shards summed over all, and parameters gathered within it.
     """
-    overlap = job.sharding.overlap
+    overlap, mine = job.sharding.overlap, trained(groups)
     gather_overlap = overlap and job.framework.communication.parameter_gather_overlap
-    size = replicas(job) // INSTANCES.of(job)
-    operation = job.framework.communication.zero1_operation if INSTANCES.of(job) == 1 else "reduce_scatter"
-    reduced = (reductions(job, stage, c, parts, operation=operation) for c, parts in enumerate(chunks))
-    gathered = (_gathers(job, parts, bucket_size(job, stage, c, gather_overlap)) for c, parts in enumerate(chunks))
-    return Exchange(
-        reductions=tuple(tuple(_over_instances(job, size, chunk)) for chunk in reduced),
-        gathers=tuple(tuple(b._replace(over=within(job, size)) for b in chunk) for chunk in gathered),
+    chunks = range(len(groups[0].chunks))
+    return ShardingPlan(
+        reductions=tuple(by_readiness(b for g in mine for b in _reductions(job, stage, c, g)) for c in chunks),
+        gathers=tuple(
+            by_readiness(b for g in mine for b in _gathers(job, stage, c, g, gather_overlap)) for c in chunks
+        ),
         overlapped=overlap,
         gathers_overlapped=gather_overlap,
-        shard=size,
+        shards={group.name: Shards(optimizer=_size(job, group)) for group in mine},
     )
 
 
-def _gathers(job: Job, parts: Parts, size: float | None) -> tuple[Bucket, ...]:
-    per_element = job.training.number_bytes
-    return buckets(parts, operation="all_gather", bytes_per_element=per_element, size=size)
+def _size(job: Job, group: ParameterGroup) -> int:
+    """Ranks that share the states of *group*."""
+    return group.replicas // INSTANCES.of(job)
 
 
-def _over_instances(job: Job, size: int, some: Sequence[Bucket]) -> Iterator[Bucket]:
-    """*some* buckets within instances of *size* replicas, and their shards over all instances."""
-    for bucket in some:
-        yield bucket._replace(over=within(job, size))
-        if size < replicas(job):
-            yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(size))
+def _within(job: Job, group: ParameterGroup) -> Group:
+    """Those ranks."""
+    return group.over if INSTANCES.of(job) == 1 else within(job, _size(job, group))
+
+
+def _reductions(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterator[Bucket]:
+    """Buckets within instances, and their shards over all instances."""
+    whole = INSTANCES.of(job) == 1
+    operation = job.framework.communication.zero1_operation if whole else "reduce_scatter"
+    size = _size(job, group)
+    for bucket in reductions(job, stage, chunk, group, operation=operation):
+        yield bucket._replace(over=_within(job, group))
+        if not whole:
+            yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(size), group.name)
+
+
+def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup, overlapped: bool) -> Iterator[Bucket]:
+    """The updated parameters, cut as Megatron-LM cuts gradients."""
+    size = bucket_size(job, stage, chunk, overlapped=overlapped, replicas=group.replicas)
+    for elements, after in filled(group.chunks[chunk].parts, size):
+        nbytes = elements * job.training.number_bytes
+        yield Bucket("all_gather", nbytes, after, _within(job, group), group.name)
 
 
 def refuses(job: Job) -> Iterator[Refusal]:

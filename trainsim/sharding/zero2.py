@@ -12,33 +12,36 @@ from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, bucket_size, replicas, strategies
-from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, in_turn, roles
+from trainsim.sharding import strategies
+from trainsim.sharding.cutting import bucket_size
+from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
+from trainsim.sharding.groups import ParameterGroup, Shards
 from trainsim.sharding.offload import gradient_steps
 from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.plan import Bucket, ShardingPlan
+from trainsim.sharding.replicas import replicas
 from trainsim.sharding.strategy import Refusal, Strategy
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 
 
-def zero2(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def zero2(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Reductions beside every backward, a gather per step."""
     size, one = replicas(job), whole(job)
-    bucket = bucket_size(job, 0, 0, True) or float(one.trainable)
+    bucket = bucket_size(job, 0, 0, overlapped=True, replicas=size) or float(one.trainable)
     marks = tuple(gradient_marks(job, one, min(bucket, one.trainable) * (1 + job.sharding.overlap)))
 
-    def back(role: Role) -> Beside:
-        return Beside(in_issue_order(_reductions(job, one, bucket, role), "B"), marks)
+    def back(role: Role) -> PassFlights:
+        return PassFlights(in_issue_order(_reductions(job, one, bucket, role), "B"), marks)
 
-    plan = {role: back(role) if role.work == "B" else Beside() for role in roles()}
+    plan = {role: back(role) if role.work == "B" else PassFlights() for role in roles()}
     if not job.sharding.overlap:
         plan = {role: in_turn(beside) for role, beside in plan.items()}
     nbytes = float(job.training.number_bytes * one.trainable)
-    return Exchange(
+    return ShardingPlan(
         reductions=((),),
         gathers=((Bucket("all_gather", nbytes, one.last),),),
-        shard=size,
-        gradients_shard=size,
-        beside=plan,
+        shards={group.name: Shards(gradients=size, optimizer=size) for group in groups},
+        flights=plan,
     )
 
 
@@ -52,26 +55,26 @@ def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Fli
         following = found[k + 1][1] if k + 1 < len(found) else one.last
         yield Flight(
             f"reduce {k}",
-            (Step(job.framework.communication.zero1_operation, nbytes), *copies),
-            issued=Moment(full, after=True),
-            needed=Moment(following, after=True),
+            (FlightStep(job.framework.communication.zero1_operation, nbytes), *copies),
+            issued=PassMoment(full, after=True),
+            needed=PassMoment(following, after=True),
             takes=(Hold("buffers", nbytes),),
             gives=(Hold("buffers", -nbytes),),
         )
 
 
-def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[Moment, Hold | Step]]:
+def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
     """What a backward does with gradients: each is there until it is copied into a bucket, one at a time; *buffered*
     elements of buckets are held from its start to its end."""
     per_element = job.training.gradient_bytes
-    yield Moment(0), Hold("buffers", per_element * buffered)
+    yield PassMoment(0), Hold("buffers", per_element * buffered)
     largest = one.largest_by_part
     for part, elements in one.trained_by_part.items():
         if elements:
-            yield Moment(part), Hold("gradients", float(per_element * largest[part]))
-            yield Moment(part, after=True), Step("traffic", 2.0 * per_element * elements)
-            yield Moment(part, after=True), Hold("gradients", -float(per_element * largest[part]))
-    yield Moment(one.last, after=True), Hold("buffers", -per_element * buffered)
+            yield PassMoment(part), Hold("gradients", float(per_element * largest[part]))
+            yield PassMoment(part, after=True), FlightStep("traffic", 2.0 * per_element * elements)
+            yield PassMoment(part, after=True), Hold("gradients", -float(per_element * largest[part]))
+    yield PassMoment(one.last, after=True), Hold("buffers", -per_element * buffered)
 
 
 def refuses(job: Job) -> Iterator[Refusal]:

@@ -18,12 +18,15 @@ from typing import Any
 from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
-from trainsim.sharding import Bucket, Exchange, Parts, across, of_a_node, replicas, strategies, within
+from trainsim.sharding import strategies
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
-from trainsim.sharding.flights import Beside, Flight, Moment, Role, Step, in_issue_order, roles
+from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, roles
+from trainsim.sharding.groups import ParameterGroup, Shards
 from trainsim.sharding.offload import gradient_steps, parameter_steps
 from trainsim.sharding.options import REDUCE_BUCKET, SHARD_SIZE, Option
+from trainsim.sharding.plan import Bucket, ShardingPlan
 from trainsim.sharding.quantized import QUANTIZED_GRADIENTS, QUANTIZED_WEIGHTS, exchanged, gathered
+from trainsim.sharding.replicas import across, of_a_node, replicas, within
 from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero2 import gradient_marks
@@ -43,31 +46,29 @@ SECONDARY: Option[int | None] = Option(
 )
 
 
-def zero3(job: Job, stage: int, chunks: Sequence[Parts]) -> Exchange:
+def zero3(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Parameters, gradients and optimizer states shared by all replicas."""
-    return partitioned(job, replicas(job))
+    return partitioned(job, groups, replicas(job))
 
 
-def partitioned(job: Job, size: int) -> Exchange:
+def partitioned(job: Job, groups: Sequence[ParameterGroup], size: int) -> ShardingPlan:
     """The exchange of parameters that groups of *size* replicas share; beyond a group gradients are summed once."""
     one = whole(job)
     limits = limits_of(job)
     found = coordinate(one.trace, one.sizes, limits=limits)
     if size == 1 and job.sharding.offload.parameters == "none":  # nothing is ever gathered
         found = replace(found, gathers=(), releases=(), persistent=0)
-    passes = _Passes(job, one, found, size, {})
+    passes = _GatheredPasses(job, one, found, size, {})
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = job.training.number_bytes
     persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
     secondary = SECONDARY.of(job)
-    return Exchange(
+    return ShardingPlan(
         reductions=(tuple(_over_groups(job, one, size)),),
         gathers=(tuple(Bucket("all_gather", float(per_element * p), one.last, within(job, size)) for p in persistent),),
-        shard=size,
-        weights_shard=size,
-        gradients_shard=size,
+        shards={group.name: Shards.of_all(size) for group in groups},
         norms=_norms(job, sum(one.sizes)),
-        beside=plan,
+        flights=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
             "buffers": job.training.gradient_bytes * min(passes.bucket, float(one.trainable)),
@@ -113,14 +114,14 @@ def reduce_bucket(job: Job) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passes:
+class _GatheredPasses:
     """Both passes of a model whose parameters *size* replicas share."""
 
     job: Job
     one: Whole
     found: Coordination
     size: int
-    known: dict[Role, Beside]
+    known: dict[Role, PassFlights]
 
     @property
     def bucket(self) -> float:
@@ -131,19 +132,19 @@ class _Passes:
         second, offload = SECONDARY.of(self.job) is not None, self.job.sharding.offload.any
         return Role(role.work, role.first and (second or offload), role.last and offload)
 
-    def beside(self, role: Role) -> Beside:
+    def beside(self, role: Role) -> PassFlights:
         """What goes on beside a pass; passes that are alike share it."""
         if role not in self.known:
             self.known[role] = self.forward(role) if role.work == "F" else self.backward(role)
         return self.known[role]
 
-    def forward(self, role: Role) -> Beside:
+    def forward(self, role: Role) -> PassFlights:
         """Gathers ahead of the layers; some are for the backward already."""
         gathers = self.found.forward_gathers
         flights = in_issue_order(self._flights(gathers, role), "F")
-        return Beside(flights, tuple(self._held("F")))
+        return PassFlights(flights, tuple(self._held("F")))
 
-    def backward(self, role: Role) -> Beside:
+    def backward(self, role: Role) -> PassFlights:
         """Gathers, what the forward has gathered ahead, and reductions."""
         gathers = self.found.backward_gathers
         flights = in_issue_order((*self._flights(gathers, role), *self._reductions(role)), "B")
@@ -153,15 +154,15 @@ class _Passes:
             for (issued, needed), _ in self._together(self.found.forward_gathers)
             if needed >= self.found.backward
         )
-        return Beside(flights, marks, waits)
+        return PassFlights(flights, marks, waits)
 
-    def _when(self, call: int) -> Moment:
-        return Moment(self.one.at[call])
+    def _when(self, call: int) -> PassMoment:
+        return PassMoment(self.one.at[call])
 
     def _together(self, gathers: Sequence[Gather]) -> Iterator[tuple[tuple[int, int], list[Gather]]]:
         """Gathers that are issued at one part and needed at one part are one flight: ((issued, needed) calls, them)."""
 
-        def key(gather: Gather) -> tuple[bool, Moment, Moment]:
+        def key(gather: Gather) -> tuple[bool, PassMoment, PassMoment]:
             later = gather.issued < self.found.backward <= gather.needed
             return later, self._when(gather.issued), self._when(gather.needed)
 
@@ -188,13 +189,13 @@ class _Passes:
                 gathers=True,
             )
 
-    def _gathered(self, gather: Gather, ranks: int, again: bool) -> Iterator[Step]:
+    def _gathered(self, gather: Gather, ranks: int, again: bool) -> Iterator[FlightStep]:
         """One gather; parameters that are kept off the GPU come first, unless a second copy is *again* there."""
         if not again:
             yield from parameter_steps(self.job, gather.elements / self.size)
         yield from gathered(self.job, gather.elements, len(gather.parameters), ranks=ranks)
 
-    def _held(self, work: str) -> Iterator[tuple[Moment, Hold]]:
+    def _held(self, work: str) -> Iterator[tuple[PassMoment, Hold]]:
         """Parameters that are there: the most of a part's calls from its start, and what is left at its end."""
         per_element = self.job.training.number_bytes
         most, after = self.found.levels(len(self.one.at))
@@ -204,8 +205,8 @@ class _Passes:
         for part, some in groupby(calls, lambda call: self.one.at[call]):
             mine = list(some)
             top, left = max(most[call] for call in mine), after[mine[-1]]
-            yield Moment(part), Hold("gathered", float(per_element * (top - live)))
-            yield Moment(part, after=True), Hold("gathered", float(per_element * (left - top)))
+            yield PassMoment(part), Hold("gathered", float(per_element * (top - live)))
+            yield PassMoment(part, after=True), Hold("gathered", float(per_element * (left - top)))
             live = left
 
     def _reductions(self, role: Role) -> Iterator[Flight]:
@@ -217,9 +218,9 @@ class _Passes:
             copies = gradient_steps(self.job, own, sharded=True, first=role.first, last=role.last)
             yield Flight(
                 f"reduce {k}",
-                (Step("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
-                issued=Moment(full, after=True),
-                needed=Moment(full, after=True) if k == len(found) - 1 or not self.job.sharding.overlap else None,
+                (FlightStep("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
+                issued=PassMoment(full, after=True),
+                needed=PassMoment(full, after=True) if k == len(found) - 1 or not self.job.sharding.overlap else None,
                 takes=(Hold("buffers", nbytes),),
                 gives=(Hold("buffers", -nbytes),),
             )

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainsim.sharding import of_a_node, strategies
+from trainsim.sharding import strategies
 from trainsim.sharding.quantized import QUANTIZED_GRADIENTS, QUANTIZED_WEIGHTS
+from trainsim.sharding.replicas import of_a_node
 from trainsim.sharding.strategy import Derived
 from trainsim.sharding.zero3 import SECONDARY, ZERO3
 
