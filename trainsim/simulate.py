@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainsim.contracts.exact import COARSE_TICK, LONGEST, TICK
@@ -35,14 +36,18 @@ class Simulation:
         return self.plan.system.program_of
 
 
-def simulate(job: Job) -> Simulation:
-    """Run *job*. Raises InvalidPlan or InvalidProgram before, Deadlock during the run."""
+def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simulation:
+    """Run *job*; *phase* is told what is being done. Raises InvalidPlan or InvalidProgram before, Deadlock during the
+    run."""
     began = time.perf_counter()
+    phase("planning")
     plan = lower(job)
     expected = estimate(plan.parts)
+    phase("folding")
     system = prune(plan.system)
     quotient = fold(system) if job.fold else unfolded(system)
     tick = TICK if expected.seconds * _worst(job) < LONGEST / 4 else COARSE_TICK
+    phase("simulating")
     trace = run(quotient, tick=tick)
     return Simulation(job=job, plan=plan, trace=trace, estimate=expected, wall_s=time.perf_counter() - began)
 

@@ -28,6 +28,10 @@ AGREES = 5e-4
 """A difference below this part of the step needs no explanation."""
 
 
+NAMED = 0.2
+"""A phase that differs by less than this part of the most different one is not named beside it."""
+
+
 class Phase(NamedTuple):
     """A phase of the step in both views, seconds; the simulated one is what lies on the critical path."""
 
@@ -63,8 +67,15 @@ class Expectation:
             return "the two agree"
         most = max(self.phases, key=lambda phase: abs(phase.difference))
         reasons = self.facts.of_passes(most.difference) if most.name == PASSES else self.facts.of_the_end()
-        text = f"most of it in {most.name} ({format_time(most.difference, signed=True)})"
-        return ": ".join(filter(None, (text, "; ".join(reasons))))
+        return ": ".join(filter(None, (self._where(most), "; ".join(reasons))))
+
+    def _where(self, most: Phase) -> str:
+        """The phases that differ, with their signs: where two of them cancel, neither alone says anything."""
+        matter = [phase for phase in self.phases if abs(phase.difference) >= NAMED * abs(most.difference)]
+        if len(matter) == 1:
+            return f"most of it in {most.name} ({format_time(most.difference, signed=True)})"
+        ranked = sorted(matter, key=lambda phase: -abs(phase.difference))
+        return " and ".join(f"{format_time(phase.difference, signed=True)} in {phase.name}" for phase in ranked)
 
 
 def expectation(

@@ -60,18 +60,29 @@ def run(
 
         print_lines(resolved_lines(base.resolved))
     from trainsim.report.files import save
+    from trainsim.report.progress import working
 
-    result = base.run()
+    with working(base.name) as phase:
+        result = base.run(phase)
+        phase("adding up")
+        data = result.to_dict()
     if as_json:
-        print_json(result.to_dict())
-        print("\n".join(str(file) for file in save(result, folder)), file=sys.stderr)
+        print_json(data)
     else:
-        from trainsim.report.text import summary, written
+        from trainsim.report.text import summary
 
         render(summary(result))
         if not result.memory.fits:
             print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
-        render(written(save(result, folder)))
+    with working(base.name) as phase:
+        phase("drawing")
+        files = save(result, folder, beside=True)
+    if as_json:
+        print("\n".join(map(str, files)), file=sys.stderr)
+    else:
+        from trainsim.report.text import written
+
+        render(written(files))
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,21 +29,29 @@ def compare(
 ) -> None:
     """Run scenarios and put them side by side; say how much each differs from the first, and from where."""
     from trainsim.study.compare import compare as side_by_side
+    from trainsim.study.sweep import label, points
+    from trainsim.study.trial import Change, Trial
 
     values = grids_of(grid)
-    points: list[dict[str, Any]] = [dict(zip(values, some, strict=True)) for some in product(*values.values())]
     bases = [load(name, changes) for name in scenarios]
-    runs = [base.replace(point) if point else base for base in bases for point in points]
-    if len(runs) < 2:
+    trials = [
+        Trial(base=base, parts=(Change(title=f"{base.name}: {label(point)}", values=point),)) if point
+        else Trial(base=base, name=base.name)
+        for base in bases
+        for point in points(values)
+    ]  # fmt: skip
+    if len(trials) < 2:
         raise ScenarioError("compare wants two or more: A B, or one with --grid pipeline.schedule=1f1b,zb-h1")
     if out:
         try_writing(out)
-    some = side_by_side(runs)
+    runs = side_by_side(trials)
     if out:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
-            save_figure(some.gantt(), out)
+            save_figure(runs.gantt(), out)
     if as_json:
-        data = some.to_dict()
-        print_json({**data["differences"][0], **data} if len(some) == 2 else data)
+        data = runs.to_dict()
+        print_json({**data["differences"][0], **data} if len(runs) == 2 else data)
     else:
-        render(some)
+        render(runs)
+    if runs.interrupted:
+        raise KeyboardInterrupt

@@ -34,10 +34,12 @@ def show_memory(
     file = file or Path("out") / slug(base) / "memory.png"
     folder_for(file.parent)
     from trainsim.report.memory_table import memory_data, memory_sections
+    from trainsim.report.progress import working
     from trainsim.study.trial import measures
     from trainsim.study.what_fits import search
 
-    result = base.run()
+    with working(base.name) as phase:
+        result = base.run(phase)
     if not as_json:
         render(memory_sections(result))
     fitting = search(base, measures(result), workers=workers) if try_all or not result.memory.fits else None

@@ -42,11 +42,11 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
+    """One JSON object on standard output; a date of a scenario is written as YAML would."""
     import json
 
     letters = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(json.dumps(value, ensure_ascii=not letters.lower().startswith("utf")))
+    print(json.dumps(value, ensure_ascii=not letters.lower().startswith("utf"), default=str))
 
 
 def render(thing: Any) -> None:

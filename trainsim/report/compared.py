@@ -87,4 +87,7 @@ def side_by_side(runs: SideBySide) -> list[Section]:
         ),
     )
     note = f"activations: fullest rank; sends: to other {'stages' if piped else 'replicas'}, per rank and step"
-    return [Section("Side by side", (table,), note), *map(comparison, runs.differences)]
+    refused = tuple((outcome.title, outcome.failure.reason) for outcome in runs.refused if outcome.failure)
+    columns = (Column(wraps=True), Column(wraps=True))
+    not_run = (Table(columns=columns, rows=refused, title="Not run"),) if refused else ()
+    return [Section("Side by side", (table, *not_run), note), *map(comparison, runs.differences)]

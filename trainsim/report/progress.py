@@ -1,20 +1,136 @@
-"""A progress bar on standard error, for what takes more than a moment."""
+"""Progress on standard error or in a notebook's cell, for what takes more than a moment."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
+from time import perf_counter
+from typing import Any
+
+A_MOMENT = 2.0
+"""Seconds after which somebody wants to know that work goes on."""
+REFRESH = 0.2
+"""Seconds between two pictures of a bar in a notebook."""
 
 
 @contextmanager
 def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Callable[[], None]]:
-    """Shows a bar while the body runs (None: where somebody looks at it); gives the function that advances it."""
+    """Shows a bar while the body runs (None: where somebody looks at it); gives the function that advances it.
+
+    A terminal shows it on standard error, a notebook in the cell, once it takes more than a moment.
+    """
+    if _kernel() and wanted is not False:
+        cell = _Cell(title, total)
+        yield cell.advance
+        cell.clear()
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     shown = console.is_terminal if wanted is None else wanted
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not shown) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
+    columns = (
+        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    began, done = perf_counter(), 0
+    with Progress(*columns, console=console, disable=not shown, refresh_per_second=4) as progress:
+        task = progress.add_task(title, total=total, rate="")
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            progress.update(task, advance=1, rate=rate(done, perf_counter() - began))
+
+        yield advance
+
+
+@contextmanager
+def working(title: str) -> Iterator[Callable[[str], None]]:
+    """Shows that work goes on, if it takes more than a moment and somebody looks at standard error; gives the function
+    that says what is being done.
+
+    A timer's thread begins to show it, so that whoever works need not look at a clock.
+    """
+    from rich.console import Console
+    from rich.status import Status
+
+    console = Console(stderr=True)
+    status = Status(title, console=console, refresh_per_second=4)
+    timer = Timer(A_MOMENT, status.start)
+    if console.is_terminal:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield lambda phase: status.update(f"{title}: {phase}")
+    finally:
+        timer.cancel()
+        if timer.ident:
+            timer.join()
+        status.stop()
+
+
+def rate(done: int, elapsed: float) -> str:
+    """How fast it goes, in words.
+
+    >>> rate(10, 4.0), rate(2, 5.0), rate(0, 5.0)
+    ('2.5/s', '2.5 s each', '')
+    """
+    if not done or not elapsed:
+        return ""
+    return f"{done / elapsed:.1f}/s" if done >= elapsed else f"{elapsed / done:.1f} s each"
+
+
+def remaining(done: int, total: int, elapsed: float) -> str:
+    """How long it still takes at this rate, in words.
+
+    >>> remaining(10, 40, 4.0), remaining(0, 40, 4.0), remaining(1, 100, 4.0)
+    ('12 s left', '', '6 min 36 s left')
+    """
+    if not done:
+        return ""
+    minutes, seconds = divmod(round(elapsed / done * (total - done)), 60)
+    return f"{minutes} min {seconds} s left" if minutes else f"{seconds} s left"
+
+
+def _kernel() -> bool:
+    """Whether this is the cell of a notebook."""
+    interactive = sys.modules.get("IPython")
+    shell: Any = interactive.get_ipython() if interactive else None
+    return getattr(shell, "kernel", None) is not None
+
+
+class _Cell:
+    """A bar in the output of a cell, by nothing but IPython's display."""
+
+    def __init__(self, title: str, total: int):
+        self.title, self.total, self.done = title, total, 0
+        self.began = self.drawn = perf_counter()
+        self.handle: Any = None
+
+    def advance(self) -> None:
+        self.done += 1
+        now = perf_counter()
+        if now - self.began > A_MOMENT and now - self.drawn > REFRESH:
+            self.drawn = now
+            self._show(*self._pictures(now - self.began))
+
+    def clear(self) -> None:
+        if self.handle:
+            self._show("", "")
+
+    def _pictures(self, elapsed: float) -> tuple[str, str]:
+        """The bar as text and as HTML."""
+        words = [f"{self.title} {self.done}/{self.total}", rate(self.done, elapsed)]
+        text = ", ".join(filter(None, [*words, remaining(self.done, self.total, elapsed)]))
+        return text, f"<progress value='{self.done}' max='{self.total}'></progress> {text}"
+
+    def _show(self, text: str, html: str) -> None:
+        from IPython import display
+
+        data = {"text/plain": text, "text/html": html}
+        if self.handle:
+            self.handle.update(data, raw=True)
+        else:
+            self.handle = display.display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]

@@ -64,9 +64,18 @@ class Comparison:
     def words(self, part: str) -> str:
         """What a part of the breakdown is, and how much of its change is waiting for somebody late."""
         late = self.waiting.get(part, 0.0)
+        text = f"{TITLES[part]}{self._part_of_pipeline if part == 'bubble' else ''}"
         if part not in WAITING or abs(late) < 0.1 * abs(self.breakdown[part]):
-            return TITLES[part]
-        return f"{TITLES[part]}, {format_time(late, signed=True)} of it {WAITING[part]}"
+            return text
+        return f"{text}, {format_time(late, signed=True)} of it {WAITING[part]}"
+
+    @property
+    def _part_of_pipeline(self) -> str:
+        """Said where the bubble is shorter in seconds and yet a larger part of the pipeline's time, or the reverse."""
+        grows = self.bubble_after > self.bubble_before
+        if self.breakdown["bubble"] * (self.bubble_after - self.bubble_before) >= 0:
+            return ""
+        return f", yet a {'larger' if grows else 'smaller'} part of a {'shorter' if grows else 'longer'} pipeline"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; SI units."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,12 +94,12 @@ class Scenario:
         """
         return self._resolved.job
 
-    def run(self) -> Result:
-        """Simulate one step. Raises what ``resolve`` raises."""
+    def run(self, phase: Callable[[str], None] = lambda name: None) -> Result:
+        """Simulate one step; *phase* is told what is being done. Raises what ``resolve`` raises."""
         from trainsim.result.result import Result
         from trainsim.simulate import simulate
 
-        return Result(simulation=simulate(self.resolve()), scenario=self.resolved)
+        return Result(simulation=simulate(self.resolve(), phase), scenario=self.resolved)
 
     def to_dict(self) -> dict[str, Any]:
         """The values as they were given; ``from_dict`` reads them back."""

@@ -13,6 +13,8 @@ from trainsim.errors import ScenarioError
 from trainsim.result.comparison import Comparison, differences, stated
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
+from trainsim.study.runner import Runner
+from trainsim.study.trial import Outcome, Trial, as_scenario
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,10 +64,12 @@ class ComparedRun:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SideBySide:
-    """Runs in the order given; ``names`` tell them apart."""
+    """Runs in the order given; ``names`` tell them apart. ``refused`` are those that could not be run."""
 
     results: tuple[Result, ...]
     names: tuple[str, ...]
+    refused: tuple[Outcome[Result], ...] = ()
+    interrupted: bool = False
 
     def __len__(self) -> int:
         return len(self.results)
@@ -101,10 +105,15 @@ class SideBySide:
         return stacked(self.results, self.names, window=window)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with stable keys: ``runs``, and ``differences`` of each later run from the first."""
+        """Plain data with stable keys: ``runs``, ``differences`` of each later run from the first, and ``refused``."""
         return {
             "runs": [column.to_dict() for column in self.columns],
-            "differences": [one.to_dict() for one in self.differences],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "refused": [
+                {"name": outcome.title, "error": outcome.failure.message}
+                for outcome in self.refused
+                if outcome.failure
+            ],
         }
 
     def __repr__(self) -> str:
@@ -125,22 +134,37 @@ class SideBySide:
         return card([*side_by_side(self), drawn(png_of(self.gantt()))])
 
 
-def compare(runs: Iterable[Scenario | Result | str | Path]) -> SideBySide:
+def compare(runs: Iterable[Scenario | Result | Trial | str | Path], *, progress: bool | None = None) -> SideBySide:
     """Run what has not been run yet (scenarios, their files or names) and put it side by side.
 
-    Raises ScenarioError for fewer than two, and what running them raises.
+    What cannot be run is told with its reason. ``progress`` shows a bar on standard error (None: where somebody looks at
+    it). Raises ScenarioError for fewer than two, and if none can be run.
     """
-    some = list(runs) if not isinstance(runs, str | Path) else [runs]
-    if len(some) < 2:
-        raise ScenarioError(f"{len(some)} to compare: wants two or more scenarios or results")
-    results = tuple(_result(one) for one in some)
-    return SideBySide(results=results, names=_names(results))
+    given = list(runs) if not isinstance(runs, str | Path) else [runs]
+    if len(given) < 2:
+        raise ScenarioError(f"{len(given)} to compare: wants two or more scenarios or results")
+    trials = {k: _trial(run) for k, run in enumerate(given) if not isinstance(run, Result)}
+    runner = Runner(keep=whole, workers=1, progress=progress)  # results are too large to travel between processes
+    outcomes = dict(zip(trials, runner.run(trials.values(), "compare"), strict=True))
+    every = [run if isinstance(run, Result) else outcomes[k].value for k, run in enumerate(given)]
+    results = tuple(result for result in every if result is not None)
+    refused = tuple(outcome for outcome in outcomes.values() if outcome.failure)
+    if not results:
+        raise ScenarioError(f"none could be run; the first one: {refused[0].failure.message if refused[0].failure else ''}")
+    return SideBySide(results=results, names=_names(results), refused=refused, interrupted=runner.interrupted)
 
 
-def _result(one: Scenario | Result | str | Path) -> Result:
-    if isinstance(one, Result):
-        return one
-    return (one if isinstance(one, Scenario) else Scenario.load(one)).run()
+def whole(result: Result) -> Result:
+    """What is kept of a result: all of it."""
+    return result
+
+
+def _trial(run: Scenario | Result | Trial | str | Path) -> Trial:
+    if isinstance(run, Trial):
+        return run
+    assert not isinstance(run, Result)
+    scenario = as_scenario(run)
+    return Trial(base=scenario, name=scenario.name)
 
 
 def _compared(name: str, result: Result) -> ComparedRun:
