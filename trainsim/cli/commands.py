@@ -61,27 +61,22 @@ def run(
         print_lines(resolved_lines(base.resolved))
     from trainsim.report.files import save
     from trainsim.report.progress import working
+    from trainsim.report.text import summary, written
 
     with working(base.name) as phase:
         result = base.run(phase)
-        phase("adding up")
-        data = result.to_dict()
     if as_json:
-        print_json(data)
+        print_json(result.to_dict())
     else:
-        from trainsim.report.text import summary
-
         render(summary(result))
         if not result.memory.fits:
             print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
     with working(base.name) as phase:
         phase("drawing")
-        files = save(result, folder, beside=True)
+        files = save(result, folder)
     if as_json:
         print("\n".join(map(str, files)), file=sys.stderr)
     else:
-        from trainsim.report.text import written
-
         render(written(files))
     if strict and not result.memory.fits:
         raise typer.Exit(NO)

@@ -110,9 +110,7 @@ class SideBySide:
             "runs": [column.to_dict() for column in self.columns],
             "differences": [difference.to_dict() for difference in self.differences],
             "refused": [
-                {"name": outcome.title, "error": outcome.failure.message}
-                for outcome in self.refused
-                if outcome.failure
+                {"name": outcome.title, "error": outcome.failure.message} for outcome in self.refused if outcome.failure
             ],
         }
 
@@ -137,8 +135,8 @@ class SideBySide:
 def compare(runs: Iterable[Scenario | Result | Trial | str | Path], *, progress: bool | None = None) -> SideBySide:
     """Run what has not been run yet (scenarios, their files or names) and put it side by side.
 
-    What cannot be run is told with its reason. ``progress`` shows a bar on standard error (None: where somebody looks at
-    it). Raises ScenarioError for fewer than two, and if none can be run.
+    What cannot be run is told with its reason. ``progress`` shows a bar on standard error (None: where somebody looks).
+    Raises ScenarioError for fewer than two, and if none can be run.
     """
     given = list(runs) if not isinstance(runs, str | Path) else [runs]
     if len(given) < 2:
@@ -150,7 +148,8 @@ def compare(runs: Iterable[Scenario | Result | Trial | str | Path], *, progress:
     results = tuple(result for result in every if result is not None)
     refused = tuple(outcome for outcome in outcomes.values() if outcome.failure)
     if not results:
-        raise ScenarioError(f"none could be run; the first one: {refused[0].failure.message if refused[0].failure else ''}")
+        reasons = [outcome.failure.message for outcome in refused if outcome.failure]
+        raise ScenarioError(f"none could be run; the first one: {reasons[0]}")
     return SideBySide(results=results, names=_names(results), refused=refused, interrupted=runner.interrupted)
 
 

@@ -15,7 +15,7 @@ from trainsim.study.faster_parts import FASTER_PARTS, faster_parts
 from trainsim.study.losses import RUNS, Losses, losses
 from trainsim.study.moved_layers import LAYERS, Slowest, moves, slowest
 from trainsim.study.runner import Runner
-from trainsim.study.trial import Measures, Outcome, Trial, as_scenario, measures
+from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import TIME, suggestions
 from trainsim.study.ways.batch_size import LARGER_BATCH
 from trainsim.units import format_time
@@ -169,7 +169,11 @@ def explain(
         losses=lost,
         slowest=slow,
         options=tuple(sorted(options, key=lambda option: -option.saves)),
-        refused={outcome.title: outcome.failure.reason for outcome in outcomes if outcome.failure},
+        refused={
+            outcome.title: outcome.failure.reason
+            for outcome in outcomes
+            if outcome.failure and outcome.failure is not NOT_RUN
+        },
         critical_path=result.critical_path.causes,
         interrupted=runner.interrupted,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainsim.errors import TrainsimError
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
-from trainsim.study.trial import Measures, Outcome, Trial, as_scenario, measures
+from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import MEMORY, suggestions
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def search(scenario: Scenario, now: Measures, *, workers: int | None = None, pro
     runner = Runner(keep=measures, workers=workers, progress=progress)
 
     def run(trials: Iterable[Trial], title: str) -> list[Tried]:
-        return [Tried(outcome=outcome, now=now) for outcome in runner.run(trials, title)]
+        return [Tried(outcome=o, now=now) for o in runner.run(trials, title) if o.failure is not NOT_RUN]
 
     seen = {scenario}
     singles = (Trial(base=scenario, parts=(change,)) for change in suggestions(scenario, MEMORY))
