@@ -20,6 +20,7 @@ from trainsim.collectives.latency import least_latency
 from trainsim.collectives.placement import place
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
+from trainsim.units import Quantity, parse_bytes
 
 
 def pattern(
@@ -90,12 +91,14 @@ def instant(groups: int) -> Pattern:
 
 
 def collective_time(
-    cluster: Machine, operation: str, ranks: Iterable[int], nbytes: float, algorithm: str = "auto"
+    cluster: Machine, operation: str, ranks: Iterable[int], nbytes: Quantity, algorithm: str = "auto"
 ) -> float:
-    """Seconds of one collective over *ranks*, alone on the network; *nbytes* is the whole buffer.
+    """Seconds of one collective over *ranks*, alone on the network; *nbytes* is the whole buffer, as a number or as
+    people write it: ``"1MiB"``.
 
     The buffer is NCCL's: what every rank holds after an all_gather or before a reduce_scatter.
     """
+    nbytes = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
     if not nbytes >= 0:
         raise InvalidPlan(f"{operation} of {nbytes!r} bytes: give 0 bytes or more")
     members = np.fromiter(ranks, np.int64).reshape(1, -1)

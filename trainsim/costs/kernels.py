@@ -12,9 +12,11 @@ from trainsim.costs.gemm import gemm_cost
 from trainsim.costs.memory_bound import memory_bound_cost
 from trainsim.costs.spread import gpu_spread
 from trainsim.costs.types import Cost
+from trainsim.documents.catalogue import Spec
 from trainsim.errors import ScenarioError, UnknownName
 from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.models.operations import Attention, Gemm, MemoryBound, Work
+from trainsim.units import Quantity, parse_bytes
 
 __all__ = ["Cost", "cost", "gpu_spread", "kernel_time"]
 
@@ -52,14 +54,14 @@ def _attention(
     return Attention("attention", kernel, batch, heads, kv_heads, seq, seq, head_dim, causal, direction)
 
 
-def _memory_bound(*, kind: str, nbytes: float) -> Work:
-    return MemoryBound(kind, kind, nbytes)
+def _memory_bound(*, kind: str, nbytes: Quantity) -> Work:
+    return MemoryBound(kind, kind, parse_bytes(nbytes))
 
 
 _MAKERS: dict[str, Callable[..., Work]] = {"gemm": _gemm, "attention": _attention, "memory_bound": _memory_bound}
 
 
-def kernel_time(gpu: str | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:
+def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:
     """Seconds of one kernel alone. Kinds and their shapes: ``gemm(m, n, k)``, ``attention(batch, heads, kv_heads, seq,
     head_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes)``.
 
@@ -72,4 +74,4 @@ def kernel_time(gpu: str | GPU, work: str, /, *, dtype: str = "bf16", **shape: o
         made = _MAKERS[work](**shape)
     except TypeError as error:
         raise ScenarioError(f"{work}: {str(error).replace(f'_{work}()', 'its shape')}") from None
-    return cost(made, load_gpu(gpu) if isinstance(gpu, str) else gpu, dtype).seconds
+    return cost(made, gpu if isinstance(gpu, GPU) else load_gpu(gpu), dtype).seconds

@@ -51,8 +51,8 @@ class Catalogue:
         return tuple(self.files)
 
     def descriptions(self) -> dict[str, str]:
-        """A line about each name."""
-        return {name: str(self.find(name).data.get("description", "")) for name in self.files}
+        """A line about each name: its description, else the name that it gives itself."""
+        return {name: _about(read_file(path, shown=self._shown(path)).data) for name, path in self.files.items()}
 
     def find(self, spec: Spec, *, origin: Origin | None = None) -> Document:
         """The document that *spec* means, on top of what it is based on.
@@ -157,6 +157,10 @@ def folder_in(package: str, name: str = "") -> tuple[Path, ...]:
 def folder_beside(name: str) -> tuple[Path, ...]:
     """The folder *name* inside the installed package, else beside it in a checkout."""
     return (PACKAGE / name, PACKAGE.parent / name)
+
+
+def _about(data: Mapping[str, Any]) -> str:
+    return " ".join(str(data.get("description") or data.get("name") or "").split())
 
 
 def _is_path(spec: str | Path) -> bool:

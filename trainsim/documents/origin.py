@@ -61,7 +61,7 @@ class Origin:
         """``file:line: `` of *key*, or of the section that it would stand in; empty where it stands in no file."""
         if self._elsewhere(key) is not None:
             return ""
-        if self.below and self._depth(key) < self.below._depth(key):
+        if self.below and self._own_depth(key) < self.below._depth(key):
             return self.below.place(key)
         if not self.file:
             return ""
@@ -72,7 +72,7 @@ class Origin:
         """``file:line: key``: what to put before a message about the value at *key*."""
         if (said := self._elsewhere(key)) is not None:
             return said or dotted(self.inside + key)
-        if self.below and self._depth(key) < self.below._depth(key):
+        if self.below and self._own_depth(key) < self.below._depth(key):
             return self.below.where(key)
         return (self.place(key) + dotted(self.inside + key)).removesuffix(": ")
 
@@ -94,8 +94,11 @@ class Origin:
         full = self.inside + key
         return next((self.lines[full[:n]] for n in range(len(full), -1, -1) if full[:n] in self.lines), None)
 
+    def _own_depth(self, key: Key) -> int:
+        """How many words of *key* stand in the file."""
+        full = self.inside + key
+        return next((n for n in range(len(key), 0, -1) if full[: len(self.inside) + n] in self.lines), 0)
+
     def _depth(self, key: Key) -> int:
         """How many words of *key* stand in the file, or in one that it is based on."""
-        full = self.inside + key
-        own = next((n for n in range(len(key), 0, -1) if full[: len(self.inside) + n] in self.lines), 0)
-        return max(own, self.below._depth(key) if self.below else 0)
+        return max(self._own_depth(key), self.below._depth(key) if self.below else 0)

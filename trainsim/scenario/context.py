@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+from pydantic import BaseModel
 
 from trainsim.documents.origin import Origin, key_of, value_at
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, shorten
@@ -64,6 +66,11 @@ class Context:
             raise kind(
                 message, reason=error.reason if placed_before else f"{self._written(key)}: {error.reason}"
             ) from None
+
+
+def carried(section: BaseModel, kind: type) -> dict[str, Any]:
+    """The values of a section of the scenario that a part of the job has under the same name."""
+    return {f.name: getattr(section, f.name) for f in fields(kind) if f.name in type(section).model_fields}
 
 
 def called(spec: object) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
+from trainsim.errors import shorten
 from trainsim.scenario.checks import Fault, divisors, offer
+from trainsim.scenario.fields import repeated
 
 Layout = tuple[int, ...]
 
@@ -44,7 +47,8 @@ def _example(layers: int, stages: int) -> str:
     """A balanced layout of what does not divide, as a person would write it."""
     short, more = divmod(layers, stages)
     layout = [short] * ((stages - more + 1) // 2) + [short + 1] * more + [short] * ((stages - more) // 2)
-    return str(layout) if stages <= 16 else f"[{layout[0]}, ... {stages} numbers ..., {layout[-1]}]"
+    alike = [(layers, len(list(group))) for layers, group in groupby(layout)]
+    return f"[{', '.join(f'{layers}x{count}' if count > 1 else str(layers) for layers, count in alike)}]"
 
 
 def check(layout: Layout, *, layers: int, pp: int, chunks: int) -> Fault | None:
@@ -61,12 +65,17 @@ def check(layout: Layout, *, layers: int, pp: int, chunks: int) -> Fault | None:
 
 
 def parse(text: str) -> Layout | Fault:
-    """The layers per virtual stage of a Megatron-LM layout string: E embedding, t layer, L loss, | between stages.
+    """The layers per virtual stage of a text: numbers, some of which stand for several, or a Megatron-LM layout (E
+    embedding, t layer, L loss, | between stages).
 
-    >>> parse("Et|(tt|)*2tL")
-    (1, 2, 2, 1)
+    >>> parse("[5, 6x2, 5]"), parse("Et|(tt|)*2tL")
+    ((5, 6, 6, 5), (1, 2, 2, 1))
     """
-    wrong = Fault("pipeline.layout", f"{text!r} is not a layout; write [5, 6, 6, 5] or Et*5|(t*6|)*2t*5L")
+    wrong = Fault("pipeline.layout", f"{shorten(text)} is not a layout; write [5, 6x2, 5] or Et*5|(t*6|)*2t*5L")
+    numbers = repeated(text.strip(" []").split(","))
+    assert isinstance(numbers, tuple)
+    if all(isinstance(n, int) or n.strip().isdecimal() for n in numbers) and all(len(str(n)) < 10 for n in numbers):
+        return tuple(int(n) for n in numbers)
     plain = text.replace(" ", "").replace(",", "").strip("'\"")
     while True:
         expanded = re.sub(r"\(([^()]*)\)(?:\*(\d{1,4}))?", _repeat, plain)
@@ -80,7 +89,7 @@ def parse(text: str) -> Layout | Fault:
         return wrong
     stages = plain.split("|")
     if "E" not in stages[0] or "L" not in stages[-1]:
-        return Fault("pipeline.layout", f"{text!r} moves the embedding or the head from the first or last stage")
+        return Fault("pipeline.layout", f"{shorten(text)} moves the embedding or the head from the first or last stage")
     return tuple(stage.count("t") for stage in stages)
 
 

@@ -13,13 +13,14 @@ from trainsim.hardware.cluster import Cluster
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
-from trainsim.scenario.context import Context
+from trainsim.scenario.context import Context, carried
 from trainsim.scenario.limits import limits
 from trainsim.scenario.named import find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
 from trainsim.scenario.training import resolve_training, usual_length
+from trainsim.scenario.without_effect import note_without_effect
 from trainsim.scenario.written import written_out
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import check_numbers, facts, is_file, slices_of
@@ -62,12 +63,10 @@ def resolve(context: Context) -> Resolved:
         training=training,
         algorithm=_algorithms(context),
         what_if=perturbations(context, cluster, flushes=not facts(pipeline.schedule).asynchronous),
-        detail=spec.simulation.detail,
-        fold=spec.simulation.fold,
-        steps=spec.simulation.steps,
-        seed=spec.simulation.seed,
+        **carried(spec.simulation, Job),
     )
     check_sharding(context, job)
+    note_without_effect(context, job)
     if job.padded_vocab != model.vocab:
         reason = f"{model.vocab} rounded up to a multiple of 128 x tp {parallel.tp}"
         reason += f" x pp {parallel.pp}" if spreads else ""
@@ -104,15 +103,8 @@ def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Paralle
         context.derived("parallel.dp", dp, f"{cluster.ranks} GPUs / ({shape})")
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
         context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
-    return Parallel(
-        tp=spec.tp,
-        pp=spec.pp,
-        dp=dp,
-        cp=spec.cp,
-        ep=spec.ep,
-        sequence_parallel=spec.sequence_parallel and spec.tp > 1,
-        order=spec.order,
-    )
+    resolved = {"dp": dp, "sequence_parallel": spec.sequence_parallel and spec.tp > 1}
+    return Parallel(**{**carried(spec, Parallel), **resolved})
 
 
 def _pipeline(context: Context, model: Transformer, parallel: Parallel, training: Training) -> Pipeline:
@@ -137,15 +129,14 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
     )
     stages = _layout(context, model, parallel.pp, chunks // shape.replicas)
     context.require(checks.recomputed_layers(layers=training.recompute_layers, layout=stages))
-    return Pipeline(
-        schedule=name,
-        chunks=chunks,
-        layout=stages,
-        group=spec.group,
-        p2p=spec.p2p or "async",
-        post_validation=spec.post_validation,
-        vocabulary_parallel=spec.vocabulary_parallel and parallel.pp > 1,
-    )
+    resolved = {
+        "schedule": name,
+        "chunks": chunks,
+        "layout": stages,
+        "p2p": spec.p2p or "async",
+        "vocabulary_parallel": spec.vocabulary_parallel and parallel.pp > 1,
+    }
+    return Pipeline(**{**carried(spec, Pipeline), **resolved})
 
 
 def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple[int, ...]:

@@ -11,12 +11,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from trainsim.scenario.fields import (
     Degree,
     Factor,
+    Length,
+    LengthOrNone,
     NotNegative,
     Precision,
     Seconds,
     Section,
     Size,
     as_tuple,
+    repeated,
 )
 from trainsim.scenario.sharding_section import ShardingSection, no_sharding
 
@@ -89,7 +92,7 @@ class ModelSpec(Section):
     vocab: Size | None = None
     tied_embeddings: bool | None = None
     positions: Literal["learned", "rotary", "alibi", "none"] | None = None
-    max_positions: NotNegative | None = None
+    max_positions: LengthOrNone | None = None
     norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] | None = None
     activation: Literal["gelu", "gelu_tanh", "relu"] | None = None
     biases: Literal["all", "qkv", "none"] | None = None
@@ -130,7 +133,7 @@ class ParallelSpec(Section):
 
 
 Layout = Annotated[
-    Annotated[str, Tag("<name>")] | Annotated[tuple[NotNegative, ...], BeforeValidator(as_tuple), Tag("<list>")],
+    Annotated[str, Tag("<name>")] | Annotated[tuple[NotNegative, ...], BeforeValidator(repeated), Tag("<list>")],
     Discriminator(_layout_kind),
 ]
 
@@ -164,7 +167,7 @@ Recompute = Annotated[
 class TrainingSpec(Section):
     """Batches, numbers and what is recomputed."""
 
-    sequence_length: Size | None = None
+    sequence_length: Length | None = None
     micro_batch: Size = 1
     global_batch: Size | None = None
     precision: Precision = "bf16"

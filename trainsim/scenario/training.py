@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from trainsim.contracts.job import Parallel, Training
+from trainsim.documents.origin import value_at
 from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
+from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.schema import RecomputeSpec
 
@@ -24,6 +26,7 @@ def resolve_training(
     """Batches that divide, and what the framework does where the scenario does not say."""
     spec = context.spec.training
     sequence_length = spec.sequence_length or _sequence_length(context, model)
+    _note_length(context, sequence_length)
     learned = model.positions == "learned"
     context.require(
         checks.positions(sequence_length=sequence_length, learned=learned, max_positions=model.max_positions)
@@ -64,6 +67,14 @@ def _sequence_length(context: Context, model: Transformer) -> int:
     length = usual_length(model)
     context.derived("training.sequence_length", length, "not given")
     return length
+
+
+def _note_length(context: Context, length: int) -> None:
+    """What a length that was written with a prefix was read as."""
+    written = value_at(context.data, ("training", "sequence_length"))
+    if short_length(written):
+        reason = f"{written} tokens, in which k is 1,024; write the number if another one is meant"
+        context.derived("training.sequence_length", length, reason)
 
 
 def usual_length(model: Transformer) -> int:

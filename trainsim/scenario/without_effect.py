@@ -1,0 +1,31 @@
+"""Options that are written in a scenario and change nothing in it: each is said under ``derived``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainsim.contracts.job import Job
+from trainsim.documents.origin import key_of, value_at
+from trainsim.errors import shorten
+from trainsim.scenario.context import Context
+
+RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
+    "parallel.context_parallel": (lambda job: job.parallel.cp == 1, "cp is 1"),
+    "parallel.sequence_parallel": (lambda job: job.parallel.tp == 1, "tp is 1"),
+    "pipeline.p2p": (lambda job: job.parallel.pp == 1, "pp is 1, so there are no messages"),
+    "pipeline.vocabulary_parallel": (lambda job: job.parallel.pp == 1, "pp is 1"),
+    "training.loss_scaling": (lambda job: job.training.precision != "fp16", "only the loss of fp16 is scaled"),
+    "training.tp_overlap": (lambda job: job.parallel.tp == 1, "tp is 1"),
+    "simulation.seed": (lambda job: True, "nothing in this simulation is random"),
+}
+"""When a field has no effect, and why."""
+
+
+def note_without_effect(context: Context, job: Job) -> None:
+    """A note for every field that is written, differs from its default and has no effect."""
+    for key, (is_idle, reason) in RULES.items():
+        value = value_at(context.data, key_of(key))
+        section, _, name = key.rpartition(".")
+        usual = type(getattr(context.spec, section)).model_fields[name].default
+        if value not in (None, usual, False, "none") and is_idle(job):
+            context.derived(key, shorten(value).strip("'"), f"without effect: {reason}")
