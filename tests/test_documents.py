@@ -165,7 +165,7 @@ def test_mistakes_are_told_with_their_line(kind: str, text: str, words: list[str
         (GPUS.names(), "b20-sxm", "b200-sxm"),
         (MODELS.names(), "llama3-8b", "llama-3-8b"),
         (MODELS.names(), "405b", "llama-3.1-405b"),
-        (TOPOLOGIES.names(), "h100", "meta_h100_roce"),
+        (TOPOLOGIES.names(), "h100", "dgx_h100"),
         (FRAMEWORKS.names(), "megatron core", "megatron-core"),
     ],
 )

@@ -61,6 +61,9 @@ class Catalogue:
         for a name that nobody knows and the catalogue's error for what cannot be read, both naming the place.
         """
         origin = origin or Origin()
+        if not isinstance(spec, str | Path | Mapping):
+            document = Document("", {}, origin, self.error)
+            raise document.fail((), f"{shorten(spec)} is no {self.kind}: it wants a name, a path or a mapping")
         own = self._place(spec, origin) if isinstance(spec, Mapping) else self._file(spec, origin.folder)
         return _merged(tuple(self._lineage(own, ())), self.depth)
 

@@ -10,7 +10,7 @@ from typing import Any
 from trainsim.documents.section import Section
 from trainsim.errors import TrainsimError, UnknownName
 from trainsim.hardware.constants import limits, link_kinds
-from trainsim.hardware.node import KINDS, Cable, Node, kind_of
+from trainsim.hardware.node import FORWARDING, KINDS, Cable, Node, kind_of
 from trainsim.hardware.ranges import expand, shorten, stem
 from trainsim.units import parse_bandwidth, parse_time
 
@@ -170,6 +170,7 @@ def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tup
     names = given if isinstance(given, dict) else ()
     group = section.section("complexes", names)
     seen: set[str] = set()
+    devices = {f"{kind}{i}" for kind, number in counts.items() for i in range(number)}
     result = []
     for name in names:
         if name in counts and counts[name] == 0:
@@ -177,6 +178,10 @@ def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tup
         members = _devices(group, name, counts)
         if seen & set(members) or len({kind_of(m) for m in members}) != 1:
             raise group.fail(name, "a complex joins devices of one kind, each in one complex only")
+        if kind_of(members[0]) not in FORWARDING:
+            raise group.fail(name, f"traffic goes through the devices of a complex: {', '.join(sorted(FORWARDING))}")
+        if name in devices and name not in members:
+            raise group.fail(name, f"{name} is a device of its own; call the complex otherwise")
         seen |= set(members)
         result.append((str(name), members))
     return tuple(result)
