@@ -63,7 +63,7 @@ def every() -> Iterator[Any]:
         yield from (pytest.param(kind, name, id=f"{kind}-{name}") for name in catalogue.names())
 
 
-@pytest.mark.parametrize(("kind", "name"), every())
+@pytest.mark.parametrize(("kind", "name"), list(every()))
 def test_what_ships_loads_and_says_what_it_is(kind: str, name: str) -> None:
     catalogue, load = LOADERS[kind]
     assert load(name)

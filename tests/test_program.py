@@ -24,7 +24,6 @@ from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
 from trainsim.schedules.files import write_schedule
-from trainsim.schedules.traits import traits
 from trainsim.simulate import simulate
 
 # -- stages and parameters ---------------------------------------------------------------------------------------
@@ -299,14 +298,14 @@ def test_any_legal_plan_runs_and_folds(
 
 # -- every schedule on real layers -------------------------------------------------------------------------------
 
-WHOLE = [name for name in schedules if not traits(name).sliced]
+WHOLE = [name for name in schedules if not schedules.traits(name).sliced]
 BLOCKING = ("1f1b", "gpipe", "deepspeed", "interleaved-1f1b", "dualpipe", "dualpipev", "zb-h1")
 
 
 def scheduled(name: str, **changes: object) -> Job:
     """The small job under a schedule, with the chunks that it needs."""
-    chunks = traits(name).chunks or 2
-    strategy = {"sharding__strategy": "ddp"} if traits(name).asynchronous else {}
+    chunks = schedules.traits(name).chunks or 2
+    strategy = {"sharding__strategy": "ddp"} if schedules.traits(name).asynchronous else {}
     changes = {**strategy, **changes}
     return small(pipeline__schedule=name, pipeline__chunks=chunks, training__global_batch=32, **changes)
 
@@ -317,7 +316,7 @@ def test_every_schedule_runs_on_layers_and_folds(name: str) -> None:
     folded = run(fold(prune(plan.system)))
     assert same_spans(folded, run(unfolded(plan.system), merge=False))
     one = lower(scheduled("gpipe"))
-    if not traits(name).sliced:  # slices of 256 tokens wait for the host
+    if not schedules.traits(name).sliced:  # slices of 256 tokens wait for the host
         assert folded.duration < run(fold(prune(one.system))).duration * 1.5  # V-Min pays for its small memory
 
 

@@ -13,13 +13,11 @@ from tests.reference_orders import cells, numbers, recorded, small_first, table
 from trainsim.errors import InvalidPlan, UnknownName
 from trainsim.schedules import Pair, Work, flat, schedules
 from trainsim.schedules.cells import Cell, format_cell, parse_cell, parse_order, schedule
-from trainsim.schedules.check import check
 from trainsim.schedules.interleaved import usual_group
 from trainsim.schedules.orders import read_order
 from trainsim.schedules.pipedream import stashed, versions
 from trainsim.schedules.placement import StagePlacement, place_of, stage_of
 from trainsim.schedules.slices import SLICES
-from trainsim.schedules.traits import traits
 from trainsim.schedules.untimed import waits_for_ever
 
 COSTS = {
@@ -38,20 +36,20 @@ def shapes(name):
         for microbatches in (1, 2, 3, 4, 7, 8, 16):
             for chunks in (1, 2, 3, 4):
                 try:
-                    check(name, ranks, microbatches=microbatches, chunks=chunks)
+                    schedules.check(name, ranks, microbatches=microbatches, chunks=chunks)
                 except InvalidPlan:
                     continue
                 yield ranks, microbatches, chunks
 
 
 def chain_of(name, ranks, chunks):
-    return ranks if traits(name).placement is StagePlacement.TWO_WAY else ranks * chunks
+    return ranks if schedules.traits(name).placement is StagePlacement.TWO_WAY else ranks * chunks
 
 
 @pytest.mark.parametrize("file", small_first(recorded(), 2000))
 def test_order_is_the_one_that_was_recorded(file):
     name = recorded()[file]["schedule"]
-    costs = COSTS[recorded()[file]["costs"]] if traits(name).planned else None
+    costs = COSTS[recorded()[file]["costs"]] if schedules.traits(name).planned else None
     assert tuple(map(tuple, schedule(name, **numbers(file), costs=costs))) == cells(file)
 
 
@@ -73,17 +71,17 @@ def test_usual_group_is_what_pytorch_picks_wherever_it_accepts_the_numbers():
 def test_each_microbatch_goes_forward_and_back_once_through_every_stage(name):
     tried = 0
     for ranks, microbatches, chunks in shapes(name):
-        slices = SLICES if traits(name).sliced else 1
+        slices = SLICES if schedules.traits(name).sliced else 1
         order = read_order(schedule(name, ranks, microbatches, chunks), slices)  # checks all of that
         assert (order.stages, order.microbatches) == (ranks * chunks, microbatches * slices)
-        assert order.two_way == (traits(name).placement is StagePlacement.TWO_WAY)
+        assert order.two_way == (schedules.traits(name).placement is StagePlacement.TWO_WAY)
         tried += 1
     assert tried
 
 
 @pytest.mark.parametrize("name", schedules)
 def test_traits_say_what_the_order_is_like(name):
-    facts = traits(name)
+    facts = schedules.traits(name)
     works = set()
     pairs = 0
     for ranks, microbatches, chunks in shapes(name):
@@ -109,12 +107,12 @@ def test_traits_say_what_the_order_is_like(name):
 def test_no_deadlock_and_seldom_slower_than_gpipe(name):
     for ranks, microbatches, chunks in shapes(name):
         rows = [list(schedules[name](r, ranks, microbatches=microbatches, chunks=chunks)) for r in range(ranks)]
-        assert not waits_for_ever(rows, chunks, traits(name).placement)
+        assert not waits_for_ever(rows, chunks, schedules.traits(name).placement)
         if name in ("chimera", "hanayo") and microbatches > ranks:
             continue  # made for as many microbatches as ranks
         order = parse_order(schedule(name, ranks, microbatches, chunks))
         chain = chain_of(name, ranks, chunks)
-        scale = ranks / chain / (SLICES if traits(name).sliced else 1)
+        scale = ranks / chain / (SLICES if schedules.traits(name).sliced else 1)
         spans = longest_path(order, forward=scale, backward=2 * scale, weight=scale, chain=chain)
         whole = max(end for row in spans for _, end in row)
         assert whole <= 3 * (microbatches + ranks - 1) + 1e-9
@@ -126,7 +124,7 @@ def test_one_rank_has_no_bubble(name):
         if ranks == 1:
             order = parse_order(schedule(name, ranks, microbatches, chunks))
             spans = longest_path(order, forward=1.0, backward=2.0, weight=1.0)
-            passes = microbatches * chunks * (SLICES if traits(name).sliced else 1)
+            passes = microbatches * chunks * (SLICES if schedules.traits(name).sliced else 1)
             assert max(end for row in spans for _, end in row) == 3 * passes
 
 
@@ -158,7 +156,7 @@ times = st.integers(0, 4000)
 def test_plans_for_any_times_are_orders_that_keep_the_memory(name, limit, ranks, microbatches, costs):
     order = read_order(schedule(name, ranks, microbatches, costs=costs))
     rows = [order.slots(rank) for rank in range(ranks)]
-    assert not waits_for_ever(rows, order.chunks, traits(name).placement)
+    assert not waits_for_ever(rows, order.chunks, schedules.traits(name).placement)
     for row in rows:
         held = list(accumulate({Work.F: 1, Work.W: -1}.get(slot.work, 0) for slot in flat(row)))
         if name != "zb-v-greedy":  # which gives most of a chunk's activations back with the input gradient
@@ -241,7 +239,7 @@ def test_frameworks_spellings_are_aliases(alias, name):
 def test_refusal_says_what_would_work(name, numbers, says):
     ranks = numbers.pop("ranks")
     with pytest.raises(InvalidPlan) as refusal:
-        check(name, ranks, **numbers)
+        schedules.check(name, ranks, **numbers)
     assert says in str(refusal.value)
 
 

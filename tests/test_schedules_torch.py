@@ -9,10 +9,8 @@ import pytest
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
-from trainsim.schedules.check import check
 from trainsim.schedules.files import read_schedule, write_schedule
 from trainsim.schedules.slices import SLICES
-from trainsim.schedules.traits import traits
 
 torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
@@ -31,20 +29,20 @@ def loaded(path, ranks, stages, microbatches):
 @pytest.mark.parametrize(("ranks", "microbatches"), SHAPES)
 @pytest.mark.parametrize("name", schedules)
 def test_pytorch_loads_every_schedule_and_runs_it_dry(name, ranks, microbatches, tmp_path):
-    chunks = traits(name).chunks or 2
+    chunks = schedules.traits(name).chunks or 2
     try:
-        check(name, ranks, microbatches=microbatches, chunks=chunks)
+        schedules.check(name, ranks, microbatches=microbatches, chunks=chunks)
     except InvalidPlan:
         pytest.skip("not for these numbers")
     order = schedule(name, ranks, microbatches, chunks)
     path = tmp_path / "schedule.csv"
-    if traits(name).replicas == 2:
+    if schedules.traits(name).replicas == 2:
         with pytest.raises(InvalidPlan, match="dualpipev"):
             write_schedule(order, path)
         return
     write_schedule(order, path)
     stages = ranks * chunks
-    runtime = loaded(path, ranks, stages, microbatches * (SLICES if traits(name).sliced else 1))
+    runtime = loaded(path, ranks, stages, microbatches * (SLICES if schedules.traits(name).sliced else 1))
     kept = {  # the simulator knows passes and messages only, one at a time
         rank: [
             single

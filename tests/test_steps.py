@@ -9,7 +9,6 @@ from trainsim.analysis.slots import in_flight, slots, whole
 from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import slices_of
-from trainsim.schedules.traits import traits
 
 EVEN = {  # four equal stages on one node
     "cluster.nodes": 1,
@@ -24,9 +23,9 @@ EVEN = {  # four equal stages on one node
 
 
 def run(schedule, steps=1, **changes):
-    chunks = {"pipeline.chunks": 2} if traits(schedule).chunks is None else {}
+    chunks = {"pipeline.chunks": 2} if schedules.traits(schedule).chunks is None else {}
     settings = {"pipeline.schedule": schedule, "simulation.steps": steps, "training.global_batch": 16}
-    strategy = {"sharding.strategy": "ddp"} if traits(schedule).asynchronous else {}
+    strategy = {"sharding.strategy": "ddp"} if schedules.traits(schedule).asynchronous else {}
     base = scenario(model__vocab=2048).replace({**settings, **chunks, **strategy})
     return base.replace({key.replace("__", "."): value for key, value in changes.items()}).run()
 
@@ -71,7 +70,7 @@ def test_the_first_step_has_the_bubble_of_a_single_one(three):
     assert one.steps == 1
     assert one.period is one.bubble.period_fraction is None
     assert one.step_ends == ()
-    if not traits(three.job.pipeline.schedule).asynchronous:  # where the next step begins before the first is over
+    if not schedules.traits(three.job.pipeline.schedule).asynchronous:
         assert (one.bubble.fraction, one.bubble.stages) == (three.bubble.fraction, three.bubble.stages)
     assert one.communication["tp"].bytes_per_rank == pytest.approx(three.communication["tp"].bytes_per_rank)
     assert one.communication["pp"].operations == pytest.approx(three.communication["pp"].operations)
@@ -98,7 +97,7 @@ def test_memory_returns_to_what_is_held_all_along(three):
 def test_passes_are_whole_and_in_order(three):
     microbatches, chunks = 3 * three.job.training.microbatches, three.job.pipeline.chunks
     name = three.job.pipeline.schedule
-    forwards = microbatches * chunks * slices_of(name, None) // traits(name).replicas
+    forwards = microbatches * chunks * slices_of(name, None) // schedules.traits(name).replicas
     for rank in three.pipeline:
         tasks = slots(three.lanes, int(three.trace.rank_class[rank]))
         passes = whole(tasks)

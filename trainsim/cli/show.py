@@ -65,10 +65,9 @@ def show_schedule(
     from trainsim.report.show import schedule_lines
     from trainsim.schedules import schedules
     from trainsim.schedules.cells import schedule
-    from trainsim.schedules.traits import traits
 
     full = schedules.canonical(name)
-    chunks = chunks or traits(full).chunks or 2  # a schedule that leaves the number open has two or more
+    chunks = chunks or schedules.traits(full).chunks or 2  # a schedule that leaves the number open has two or more
     print_lines(schedule_lines(full, schedule(full, stages=stages, microbatches=microbatches, chunks=chunks)))
     if out:
         from trainsim.report.gallery import example

@@ -11,11 +11,11 @@ from trainsim.replaying.mail import deadlock, with_exchanges
 from trainsim.replaying.result import Bubble, Replay, Span, Window
 from trainsim.replaying.running import spans
 from trainsim.replaying.times import Given, Times, one_time, per_stage
+from trainsim.schedules import schedules
 from trainsim.schedules.cells import CellRows, schedule
 from trainsim.schedules.messages import mails
 from trainsim.schedules.orders import read_order
 from trainsim.schedules.slices import SLICES
-from trainsim.schedules.traits import traits
 
 __all__ = ["Bubble", "Replay", "Span", "Window", "replay", "schedule"]
 
@@ -66,6 +66,6 @@ def replay(
 
 
 def _slices(order: Iterable[Iterable[str]]) -> int:
-    if isinstance(order, CellRows) and traits(order.name).sliced:
+    if isinstance(order, CellRows) and schedules.traits(order.name).sliced:
         return order.numbers["group"] or SLICES
     return 1

@@ -17,7 +17,7 @@ from trainsim.schedules import Work, schedules
 from trainsim.schedules.cells import Cell
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.slices import SLICES
-from trainsim.schedules.traits import Traits, traits
+from trainsim.schedules.traits import Traits
 
 RANKS, MICROBATCHES = 4, 8
 GROUPS = {"seq1f1b": 2, "terapipe": 2, "llama3": 8}
@@ -57,7 +57,7 @@ def example(
 ) -> tuple[Replay, int]:
     """A schedule in which forward, input and weight gradient of all layers of a rank take 1 each, replayed; and how
     many slices its microbatches are cut into."""
-    facts = traits(name)
+    facts = schedules.traits(name)
     chunks, slices = chunks or _chunks(facts), _slices(name, facts)
     alone = 1.0 / (1 if facts.replicas > 1 else chunks) / slices
     order = schedule(name, ranks, microbatches, chunks, group=GROUPS.get(name))
@@ -77,7 +77,7 @@ def _table(steps: dict[str, Replay]) -> Iterator[str]:
     yield f"| {' | '.join(('schedule', 'stages', *bubbles, 'activations', 'parameters', 'needs', 'source'))} |"
     yield "|---" * 9 + "|"
     for name, step in steps.items():
-        facts = traits(name)
+        facts = schedules.traits(name)
         bubble = step.bubble
         period = _endless(name, step) if facts.asynchronous else bubble.period_fraction
         fractions = (bubble.fraction, bubble.span_fraction, period)
@@ -111,7 +111,7 @@ def _summary(name: str) -> str:
 
 def _chart(name: str, step: Replay) -> Iterator[str]:
     width = round(step.makespan * COLUMNS)
-    slices = _slices(name, traits(name))
+    slices = _slices(name, schedules.traits(name))
     for rank, row in enumerate(step.order.rows):
         line = ["."] * width
         for cells, start, end in zip(row, step.starts[rank], step.ends[rank], strict=True):

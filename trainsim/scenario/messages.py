@@ -15,6 +15,8 @@ from trainsim.scenario.schema import ScenarioSpec
 from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
 
 MOST_SHOWN = 8
+TAGS = ("<name>", "<mapping>", "<list>")
+"""Names of the schema for the forms that a value may have; no keys."""
 _WANTED = {
     "int": "a whole number",
     "float": "a number",
@@ -39,7 +41,7 @@ def check_schema(data: Mapping[str, Any], origin: Origin) -> ScenarioSpec:
 
 def _line(details: ErrorDetails, data: Mapping[str, Any], origin: Origin) -> str:
     """``file:line: key = value: what is wanted``; without the place where *origin* knows none."""
-    key: Key = tuple(part for part in details["loc"] if not str(part).startswith("<"))
+    key: Key = tuple(part for part in details["loc"] if part not in TAGS)
     key = _existing(key, data)
     value = value_at(data, key)
     shown = "" if details["type"] in ("extra_forbidden", "missing") else f" = {shorten(value)}"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.messages import Item, Links, MessageBatch, PipelineMessage, mails
 from trainsim.schedules.placement import StagePlacement, place_of
-from trainsim.schedules.traits import traits
 
 
 def posted(
@@ -26,7 +25,7 @@ def posted(
     name = schedules.canonical(schedule)
     if name in mails:
         return list(mails[name](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
-    links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=traits(name).placement)
+    links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=schedules.traits(name).placement)
     return with_messages(order, links)
 
 

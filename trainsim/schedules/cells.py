@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
-from trainsim.schedules.check import check
 from trainsim.schedules.placement import StagePlacement, stage_of
-from trainsim.schedules.traits import traits
 
 _WORKS = {work.value: work for work in Work}
 _CELL = re.compile(r"(\d{1,5})([FBIW])(\d{1,5})", re.ASCII)
@@ -76,9 +74,9 @@ def schedule(
     >>> schedule("zb-v", stages=1, microbatches=1)
     [['0F0', '1F0', '1I0', '1W0', '0I0', '0W0']]
     """
-    facts = traits(name)
+    facts = schedules.traits(name)
     chunks = facts.chunks or 1 if chunks is None else chunks
-    check(name, stages, microbatches=microbatches, chunks=chunks, group=group)
+    schedules.check(name, stages, microbatches=microbatches, chunks=chunks, group=group)
     numbers = {"microbatches": microbatches, "chunks": chunks, "group": group}
     if costs is not None and not facts.planned:
         raise InvalidPlan(f"{schedules.canonical(name)} is the same whatever passes take; it takes no costs")

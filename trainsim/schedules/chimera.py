@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, multiple, two_chunks
+from trainsim.schedules.check import Numbers, multiple, two_chunks
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("chimera", "Chimera")
+def _check(numbers: Numbers) -> None:
+    ranks, microbatches = numbers.ranks, numbers.microbatches
+    two_chunks(numbers)
+    multiple(numbers, "stages", ranks, 2)
+    multiple(numbers, "microbatches", microbatches, ranks)
+
+
+@schedules.register(
+    "chimera",
+    "Chimera",
+    traits=Traits(
+        placement=StagePlacement.TWO_WAY,
+        chunks=2,
+        replicas=2,
+        needs="an even number of ranks; microbatches a multiple of it",
+        source="arXiv 2107.06925; Shigangli/Chimera (direct concatenation)",
+    ),
+    check=_check,
+)
 def chimera(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """Blocks of as many microbatches as ranks, half of them down (chunk 0), half up (chunk 1); blocks follow directly.
 
@@ -30,21 +48,3 @@ def chimera(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group:
         slots.append((begin + stage, Slot(Work.F, microbatch, chunk)))
         slots.append((begin + 2 * ranks - 1 - stage, Slot(Work.B, microbatch, chunk)))
     return (slot for _, slot in sorted(slots))
-
-
-described.register("chimera")(
-    Traits(
-        placement=StagePlacement.TWO_WAY,
-        chunks=2,
-        replicas=2,
-        needs="an even number of ranks; microbatches a multiple of it",
-        source="arXiv 2107.06925; Shigangli/Chimera (direct concatenation)",
-    )
-)
-
-
-@constraints.register("chimera")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("chimera", chunks, group)
-    multiple("chimera", "stages", ranks, 2)
-    multiple("chimera", "microbatches", microbatches, ranks)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.messages import Item, Links, MessageBatch, mails
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
 class Instruction(NamedTuple):
@@ -18,7 +18,14 @@ class Instruction(NamedTuple):
     microbatch: int = -1
 
 
-@schedules.register("deepspeed", "DeepSpeed", "TrainSchedule", "deepspeed-1f1b")
+@schedules.register(
+    "deepspeed",
+    "DeepSpeed",
+    "TrainSchedule",
+    "deepspeed-1f1b",
+    traits=Traits(source="DeepSpeed runtime/pipe/schedule.py, TrainSchedule"),
+    check=one_chunk,
+)
 def deepspeed(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """The passes of TrainSchedule: in every second step a forward, in the others a backward.
 
@@ -85,11 +92,3 @@ def buffers(rank: int, ranks: int, *, microbatches: int) -> int:
     [4, 3, 2, 2]
     """
     return max(2, min(ranks - rank, microbatches))
-
-
-described.register("deepspeed")(Traits(source="DeepSpeed runtime/pipe/schedule.py, TrainSchedule"))
-
-
-@constraints.register("deepspeed")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("deepspeed", chunks, group)

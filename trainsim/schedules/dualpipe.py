@@ -5,14 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Pair, Slot, schedules
-from trainsim.schedules.check import at_least, constraints, multiple, two_chunks
+from trainsim.schedules.check import Numbers, at_least, multiple, two_chunks
 from trainsim.schedules.dual import dual
 from trainsim.schedules.messages import Item, Links, MessageBatch, mails
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("dualpipe", "DualPipe")
+def _check(numbers: Numbers) -> None:
+    ranks, microbatches = numbers.ranks, numbers.microbatches
+    two_chunks(numbers)
+    multiple(numbers, "stages", ranks, 2)
+    multiple(numbers, "microbatches", microbatches, 2)
+    at_least(numbers, 2 * ranks)
+
+
+@schedules.register(
+    "dualpipe",
+    "DualPipe",
+    traits=Traits(
+        placement=StagePlacement.TWO_WAY,
+        chunks=2,
+        split=True,
+        replicas=2,
+        paired=True,
+        needs="an even number of ranks; an even number of microbatches, 2 per rank or more",
+        source="arXiv 2412.19437; deepseek-ai/DualPipe",
+    ),
+    check=_check,
+)
 def dualpipe(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
 ) -> Iterator[Slot | Pair]:
@@ -34,24 +55,3 @@ def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group:
     return dual(
         links, place=half, places=ranks // 2, microbatches=microbatches // 2, directions=(own, other), first=first
     )
-
-
-described.register("dualpipe")(
-    Traits(
-        placement=StagePlacement.TWO_WAY,
-        chunks=2,
-        split=True,
-        replicas=2,
-        paired=True,
-        needs="an even number of ranks; an even number of microbatches, 2 per rank or more",
-        source="arXiv 2412.19437; deepseek-ai/DualPipe",
-    )
-)
-
-
-@constraints.register("dualpipe")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("dualpipe", chunks, group)
-    multiple("dualpipe", "stages", ranks, 2)
-    multiple("dualpipe", "microbatches", microbatches, 2)
-    at_least("dualpipe", ranks, microbatches, 2 * ranks)

@@ -5,14 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Pair, Slot, schedules
-from trainsim.schedules.check import at_least, constraints, two_chunks
+from trainsim.schedules.check import Numbers, at_least, two_chunks
 from trainsim.schedules.dual import dual
 from trainsim.schedules.messages import Item, Links, MessageBatch, mails
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("dualpipev", "DualPipeV", "ScheduleDualPipeV", "dualpipe-v")
+def _check(numbers: Numbers) -> None:
+    two_chunks(numbers)
+    at_least(numbers, 2 * numbers.ranks)
+
+
+@schedules.register(
+    "dualpipev",
+    "DualPipeV",
+    "ScheduleDualPipeV",
+    "dualpipe-v",
+    traits=Traits(
+        placement=StagePlacement.V,
+        chunks=2,
+        split=True,
+        paired=True,
+        needs="2 chunks; 2 microbatches per rank or more",
+        source="deepseek-ai/DualPipe; PyTorch ScheduleDualPipeV",
+    ),
+    check=_check,
+)
 def dualpipev(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
 ) -> Iterator[Slot | Pair]:
@@ -28,21 +47,3 @@ def dualpipev(
 def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
     links = Links(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.V)
     return dual(links, place=rank, places=ranks, microbatches=microbatches)
-
-
-described.register("dualpipev")(
-    Traits(
-        placement=StagePlacement.V,
-        chunks=2,
-        split=True,
-        paired=True,
-        needs="2 chunks; 2 microbatches per rank or more",
-        source="deepseek-ai/DualPipe; PyTorch ScheduleDualPipeV",
-    )
-)
-
-
-@constraints.register("dualpipev")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("dualpipev", chunks, group)
-    at_least("dualpipev", ranks, microbatches, 2 * ranks)

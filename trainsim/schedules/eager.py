@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.sequences import backwards, forwards, paired
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("eager-1f1b", "eager_1f1b", "eager1f1b", "Eager1F1B")
+@schedules.register(
+    "eager-1f1b",
+    "eager_1f1b",
+    "eager1f1b",
+    "Eager1F1B",
+    traits=Traits(source="Zhuang et al., 2023, arXiv 2211.05322"),
+    check=one_chunk,
+)
 def eager_1f1b(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -23,11 +30,3 @@ def eager_1f1b(
     """
     ahead = forwards(microbatches)
     return paired(ahead, backwards(ahead), warmup=2 * (ranks - 1 - rank))
-
-
-described.register("eager-1f1b")(Traits(source="Zhuang et al., 2023, arXiv 2211.05322"))
-
-
-@constraints.register("eager-1f1b")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("eager-1f1b", chunks, group)

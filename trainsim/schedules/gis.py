@@ -7,14 +7,30 @@ from math import gcd
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.check import Numbers
+from trainsim.schedules.traits import Traits
 
 CYCLE = 3
 """Slots that a microbatch takes on a chunk: forward, input gradient, weight gradient."""
 
 
-@schedules.register("gis", "GIS", "pipeoffload", "PipeOffload", "interleave-group-size")
+def _check(numbers: Numbers) -> None:
+    ranks, chunks, group = numbers.ranks, numbers.chunks, numbers.group
+    if chunks == 1:
+        raise InvalidPlan("gis needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b-split.")
+    if group is not None and group > ranks:
+        raise InvalidPlan(f"gis takes groups of up to as many microbatches as ranks, not {group}; 1 to {ranks} work.")
+
+
+@schedules.register(
+    "gis",
+    "GIS",
+    "pipeoffload",
+    "PipeOffload",
+    "interleave-group-size",
+    traits=Traits(chunks=None, split=True, grouped=True, needs="2 or more chunks", source="arXiv 2503.01328; sail-sg"),
+    check=_check,
+)
 def gis(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """Groups of ``group`` microbatches (by default as many as ranks) go through the chunks in a pattern that repeats.
 
@@ -51,16 +67,3 @@ def _pattern(rank: int, ranks: int, chunks: int, size: int) -> Iterator[tuple[Wo
             slot = back + begin(turn) + CYCLE * index
             yield Work.I, chunks - 1 - turn, slot, index
             yield Work.W, chunks - 1 - turn, slot + 1, index
-
-
-described.register("gis")(
-    Traits(chunks=None, split=True, grouped=True, needs="2 or more chunks", source="arXiv 2503.01328; sail-sg")
-)
-
-
-@constraints.register("gis")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    if chunks == 1:
-        raise InvalidPlan("gis needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b-split.")
-    if group is not None and group > ranks:
-        raise InvalidPlan(f"gis takes groups of up to as many microbatches as ranks, not {group}; 1 to {ranks} work.")

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.sequences import backwards, forwards, paired
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("gpipe", "GPipe", "ScheduleGPipe")
+@schedules.register(
+    "gpipe",
+    "GPipe",
+    "ScheduleGPipe",
+    traits=Traits(source="Huang et al., 2019, arXiv 1811.06965; PyTorch ScheduleGPipe"),
+    check=one_chunk,
+)
 def gpipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """Every rank holds all microbatches before its first backward; backwards ascend, as in PyTorch.
 
@@ -19,11 +25,3 @@ def gpipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: i
     """
     ahead = forwards(microbatches)
     return paired(ahead, backwards(ahead), warmup=microbatches)
-
-
-described.register("gpipe")(Traits(source="Huang et al., 2019, arXiv 1811.06965; PyTorch ScheduleGPipe"))
-
-
-@constraints.register("gpipe")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("gpipe", chunks, group)

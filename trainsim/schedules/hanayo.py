@@ -7,15 +7,33 @@ from functools import lru_cache
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, no_group
+from trainsim.schedules.check import Numbers, no_group
 from trainsim.schedules.placement import StagePlacement, place_of
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 FORWARD, BACKWARD = 1, 2
 """Times by which passes are ordered."""
 
 
-@schedules.register("hanayo", "Hanayo")
+def _check(numbers: Numbers) -> None:
+    no_group(numbers)
+    if numbers.chunks % 2:
+        raise InvalidPlan(
+            f"hanayo lays 2 chunks per wave on a rank, not {numbers.chunks}; {numbers.chunks + 1} would work."
+        )
+
+
+@schedules.register(
+    "hanayo",
+    "Hanayo",
+    traits=Traits(
+        placement=StagePlacement.WAVE,
+        chunks=None,
+        needs="2 chunks per wave; made for as many microbatches as ranks",
+        source="arXiv 2308.15762",
+    ),
+    check=_check,
+)
 def hanayo(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """Every rank takes what is ready: backwards first, then the deepest forward; at most *ranks* microbatches at once.
 
@@ -72,20 +90,3 @@ def _next(slot: Slot, rank: int, ranks: int, chunks: int) -> tuple[int, Slot] | 
         return None
     to, chunk = place_of(StagePlacement.WAVE, stage, ranks)
     return to, Slot(work, slot.microbatch, chunk)
-
-
-described.register("hanayo")(
-    Traits(
-        placement=StagePlacement.WAVE,
-        chunks=None,
-        needs="2 chunks per wave; made for as many microbatches as ranks",
-        source="arXiv 2308.15762",
-    )
-)
-
-
-@constraints.register("hanayo")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    no_group("hanayo", group)
-    if chunks % 2:
-        raise InvalidPlan(f"hanayo lays 2 chunks per wave on a rank, not {chunks}; {chunks + 1} would work.")

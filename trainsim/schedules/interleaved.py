@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints
+from trainsim.schedules.check import Numbers
 from trainsim.schedules.sequences import backwards, forwards, paired
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
 def usual_group(ranks: int, microbatches: int) -> int:
@@ -29,10 +29,40 @@ def _fits(ranks: int, microbatches: int, group: int) -> bool:
     return rest == 0 or rest >= ranks
 
 
+def groups_fit(numbers: Numbers) -> None:
+    """The check of a schedule that is interleaved in groups of microbatches."""
+    name, ranks, microbatches, chunks, group = numbers
+    if chunks == 1:
+        raise InvalidPlan(f"{name} needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b.")
+    if group is None:
+        return
+    least = min(ranks, microbatches)
+    if not least <= group <= microbatches or not _fits(ranks, microbatches, group):
+        works = [size for size in range(least, microbatches + 1) if _fits(ranks, microbatches, size)]
+        listed = ", ".join(map(str, works[:6])) + (", ..." if len(works) > 6 else "")
+        raise InvalidPlan(
+            f"{name} cannot cut {microbatches} microbatches into groups of {group} on {ranks} "
+            f"stages: every group, the last one too, needs at least {least}; group: {listed} would work."
+        )
+
+
 @schedules.register(
-    "interleaved-1f1b", "interleaved", "Interleaved1F1B", "ScheduleInterleaved1F1B", "interleaved_1f1b",
-    "interleaved1f1b", "1f1b-interleaved", "vpp",
-)  # fmt: skip
+    "interleaved-1f1b",
+    "interleaved",
+    "Interleaved1F1B",
+    "ScheduleInterleaved1F1B",
+    "interleaved_1f1b",
+    "interleaved1f1b",
+    "1f1b-interleaved",
+    "vpp",
+    traits=Traits(
+        chunks=None,
+        grouped=True,
+        needs="2 or more chunks",
+        source="Narayanan et al., 2021, arXiv 2104.04473; Megatron-LM, PyTorch ScheduleInterleaved1F1B",
+    ),
+    check=groups_fit,
+)
 def interleaved_1f1b(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -47,34 +77,3 @@ def interleaved_1f1b(
     size = group or usual_group(ranks, microbatches)
     ahead = forwards(microbatches, chunks, size)
     return paired(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size)
-
-
-described.register("interleaved-1f1b")(
-    Traits(
-        chunks=None,
-        grouped=True,
-        needs="2 or more chunks",
-        source="Narayanan et al., 2021, arXiv 2104.04473; Megatron-LM, PyTorch ScheduleInterleaved1F1B",
-    )
-)
-
-
-@constraints.register("interleaved-1f1b")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    groups_fit("interleaved-1f1b", ranks, microbatches, chunks, group)
-
-
-def groups_fit(name: str, ranks: int, microbatches: int, chunks: int, group: int | None) -> None:
-    """The constraint of the schedule called *name* if it is interleaved in groups of microbatches."""
-    if chunks == 1:
-        raise InvalidPlan(f"{name} needs 2 or more chunks per rank, not 1; with chunks: 1 use 1f1b.")
-    if group is None:
-        return
-    least = min(ranks, microbatches)
-    if not least <= group <= microbatches or not _fits(ranks, microbatches, group):
-        works = [size for size in range(least, microbatches + 1) if _fits(ranks, microbatches, size)]
-        listed = ", ".join(map(str, works[:6])) + (", ..." if len(works) > 6 else "")
-        raise InvalidPlan(
-            f"{name} cannot cut {microbatches} microbatches into groups of {group} on {ranks} "
-            f"stages: every group, the last one too, needs at least {least}; group: {listed} would work."
-        )

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Pair, Slot, flat, schedules
-from trainsim.schedules.check import constraints
 from trainsim.schedules.interleaved import groups_fit, interleaved_1f1b, usual_group
 from trainsim.schedules.sequences import backwards, forwards, overlapping, paired, split
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
+
+_NEEDS = "2 or more chunks"
 
 
-@schedules.register("interleaved-1f1b-x1")
+@schedules.register(
+    "interleaved-1f1b-x1",
+    traits=Traits(chunks=None, grouped=True, needs=_NEEDS, source="the order of Megatron-LM with a shorter warm-up"),
+    check=groups_fit,
+)
 def single_hop(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -27,7 +32,11 @@ def single_hop(
     return paired(ahead, backwards(ahead, chunks), warmup=ranks - 1 - rank + (chunks - 1) * size)
 
 
-@schedules.register("interleaved-1f1b-split")
+@schedules.register(
+    "interleaved-1f1b-split",
+    traits=Traits(chunks=None, grouped=True, split=True, needs=_NEEDS, source="the order of Megatron-LM, B as I and W"),
+    check=groups_fit,
+)
 def split_interleaved(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -39,7 +48,13 @@ def split_interleaved(
     return split(flat(interleaved_1f1b(rank, ranks, microbatches=microbatches, chunks=chunks, group=group)))
 
 
-@schedules.register("interleaved-1f1b-overlap", "moe-overlap", "overlap_moe_expert_parallel_comm")
+@schedules.register(
+    "interleaved-1f1b-overlap",
+    "moe-overlap",
+    "overlap_moe_expert_parallel_comm",
+    traits=Traits(chunks=None, grouped=True, paired=True, needs=_NEEDS, source="Megatron-LM, combined 1F1B"),
+    check=groups_fit,
+)
 def overlapped(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot | Pair]:
@@ -53,30 +68,3 @@ def overlapped(
     size = group or usual_group(ranks, microbatches)
     ahead = forwards(microbatches, chunks, size)
     return overlapping(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size + 1)
-
-
-_NEEDS = "2 or more chunks"
-described.register("interleaved-1f1b-x1")(
-    Traits(chunks=None, grouped=True, needs=_NEEDS, source="the order of Megatron-LM with a shorter warm-up")
-)
-described.register("interleaved-1f1b-split")(
-    Traits(chunks=None, grouped=True, split=True, needs=_NEEDS, source="the order of Megatron-LM, B as I and W")
-)
-described.register("interleaved-1f1b-overlap")(
-    Traits(chunks=None, grouped=True, paired=True, needs=_NEEDS, source="Megatron-LM, combined 1F1B")
-)
-
-
-@constraints.register("interleaved-1f1b-x1")
-def _single_hop(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    groups_fit("interleaved-1f1b-x1", ranks, microbatches, chunks, group)
-
-
-@constraints.register("interleaved-1f1b-split")
-def _split(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    groups_fit("interleaved-1f1b-split", ranks, microbatches, chunks, group)
-
-
-@constraints.register("interleaved-1f1b-overlap")
-def _overlap(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    groups_fit("interleaved-1f1b-overlap", ranks, microbatches, chunks, group)

@@ -6,15 +6,39 @@ from collections.abc import Iterator
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, no_group
+from trainsim.schedules.check import Numbers, no_group
 from trainsim.schedules.sequences import backwards, forwards, paired, postponed
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
+
+
+def _check(numbers: Numbers) -> None:
+    ranks, microbatches = numbers.ranks, numbers.microbatches
+    no_group(numbers)
+    rounds = _rounds(ranks, microbatches)
+    if microbatches % rounds:
+        near = [m for m in range(1, 2 * microbatches + ranks) if m % _rounds(ranks, m) == 0]
+        less = max(m for m in near if m < microbatches)
+        more = min(m for m in near if m > microbatches)
+        raise InvalidPlan(
+            f"interleaved-zb goes through {microbatches} microbatches on {ranks} stages in {rounds} rounds, which do "
+            f"not divide them; {less} or {more} microbatches would work."
+        )
 
 
 @schedules.register(
-    "interleaved-zb", "InterleavedZeroBubble", "ScheduleInterleavedZeroBubble", "interleaved_zb",
+    "interleaved-zb",
+    "InterleavedZeroBubble",
+    "ScheduleInterleavedZeroBubble",
+    "interleaved_zb",
     "interleaved-zero-bubble",
-)  # fmt: skip
+    traits=Traits(
+        chunks=None,
+        split=True,
+        needs="microbatches a multiple of the rounds, max(1, microbatches // ranks)",
+        source="PyTorch ScheduleInterleavedZeroBubble; arXiv 2401.10241",
+    ),
+    check=_check,
+)
 def interleaved_zb(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -31,27 +55,3 @@ def interleaved_zb(
 
 def _rounds(ranks: int, microbatches: int) -> int:
     return max(1, microbatches // ranks)
-
-
-described.register("interleaved-zb")(
-    Traits(
-        chunks=None,
-        split=True,
-        needs="microbatches a multiple of the rounds, max(1, microbatches // ranks)",
-        source="PyTorch ScheduleInterleavedZeroBubble; arXiv 2401.10241",
-    )
-)
-
-
-@constraints.register("interleaved-zb")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    no_group("interleaved-zb", group)
-    rounds = _rounds(ranks, microbatches)
-    if microbatches % rounds:
-        near = [m for m in range(1, 2 * microbatches + ranks) if m % _rounds(ranks, m) == 0]
-        less = max(m for m in near if m < microbatches)
-        more = min(m for m in near if m > microbatches)
-        raise InvalidPlan(
-            f"interleaved-zb goes through {microbatches} microbatches on {ranks} stages in {rounds} rounds, which do "
-            f"not divide them; {less} or {more} microbatches would work."
-        )

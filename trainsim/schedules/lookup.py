@@ -8,12 +8,11 @@ from functools import lru_cache
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.blocking import posted, with_messages
-from trainsim.schedules.check import check
 from trainsim.schedules.files import parse_schedule, schedule_text
 from trainsim.schedules.messages import Item, Links
 from trainsim.schedules.orders import Order
 from trainsim.schedules.slices import SLICES
-from trainsim.schedules.traits import Traits, traits
+from trainsim.schedules.traits import Traits
 
 SUFFIX = ".csv"
 
@@ -36,7 +35,7 @@ def _order(path: str, text: str) -> Order:
 def facts(schedule: str) -> Traits:
     """Traits of a schedule, or those that its file shows. Raises UnknownName and InvalidPlan."""
     if not is_file(schedule):
-        return traits(schedule)
+        return schedules.traits(schedule)
     order = order_in(schedule)
     if order.placement is None:
         raise InvalidPlan(f"{schedule} lays its stages over the ranks in no usual way: loop, V, wave or two-way are")
@@ -63,7 +62,7 @@ def slices_of(schedule: str, group: int | None) -> int:
 def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int, group: int | None = None) -> None:
     """Return when a schedule or a file can run on these numbers; raises InvalidPlan that says which would work."""
     if not is_file(schedule):
-        check(schedule, ranks, microbatches=microbatches, chunks=chunks, group=group)
+        schedules.check(schedule, ranks, microbatches=microbatches, chunks=chunks, group=group)
         return
     if group is not None:
         raise InvalidPlan(f"{schedule} is an order from a file, which no group changes; leave group out")

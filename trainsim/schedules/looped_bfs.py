@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, no_group
+from trainsim.schedules.check import no_group
 from trainsim.schedules.sequences import forwards
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("looped-bfs", "LoopedBFS", "ScheduleLoopedBFS", "breadth-first", "looped_bfs")
+@schedules.register(
+    "looped-bfs",
+    "LoopedBFS",
+    "ScheduleLoopedBFS",
+    "breadth-first",
+    "looped_bfs",
+    traits=Traits(chunks=None, source="arXiv 2211.05953; PyTorch ScheduleLoopedBFS"),
+    check=no_group,
+)
 def looped_bfs(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -24,7 +32,7 @@ def looped_bfs(
     yield from (slot._replace(work=Work.B) for slot in reversed(ahead))
 
 
-@schedules.register("looped-bfs-ascending")
+@schedules.register("looped-bfs-ascending", traits=Traits(chunks=None, source="arXiv 2211.05953"), check=no_group)
 def ascending(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """The same with backwards from the first microbatch to the last.
 
@@ -34,17 +42,3 @@ def ascending(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, grou
     ahead = forwards(microbatches, chunks)
     yield from ahead
     yield from (Slot(Work.B, slot.microbatch, chunks - 1 - slot.chunk) for slot in ahead)
-
-
-described.register("looped-bfs")(Traits(chunks=None, source="arXiv 2211.05953; PyTorch ScheduleLoopedBFS"))
-described.register("looped-bfs-ascending")(Traits(chunks=None, source="arXiv 2211.05953"))
-
-
-@constraints.register("looped-bfs")
-def _descending(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    no_group("looped-bfs", group)
-
-
-@constraints.register("looped-bfs-ascending")
-def _ascending(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    no_group("looped-bfs-ascending", group)

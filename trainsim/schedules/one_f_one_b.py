@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.sequences import backwards, forwards, paired
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
 @schedules.register(
@@ -19,6 +19,8 @@ from trainsim.schedules.traits import Traits, described
     "pipedream_flush",
     "dapple",
     "DAPPLE",
+    traits=Traits(source="Narayanan et al., 2021, arXiv 2006.09503; Megatron-LM, PyTorch Schedule1F1B"),
+    check=one_chunk,
 )
 def one_f_one_b(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
@@ -30,11 +32,3 @@ def one_f_one_b(
     """
     ahead = forwards(microbatches)
     return paired(ahead, backwards(ahead), warmup=ranks - 1 - rank)
-
-
-described.register("1f1b")(Traits(source="Narayanan et al., 2021, arXiv 2006.09503; Megatron-LM, PyTorch Schedule1F1B"))
-
-
-@constraints.register("1f1b")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("1f1b", chunks, group)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, flat, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
 from trainsim.schedules.sequences import split
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("1f1b-split")
+@schedules.register("1f1b-split", traits=Traits(split=True, source="the order of 1F1B, B as I and W"), check=one_chunk)
 def split_1f1b(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -21,11 +21,3 @@ def split_1f1b(
     F0 I0 W0 F1 I1 W1
     """
     return split(flat(one_f_one_b(rank, ranks, microbatches=microbatches)))
-
-
-described.register("1f1b-split")(Traits(split=True, source="the order of 1F1B, B as I and W"))
-
-
-@constraints.register("1f1b-split")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("1f1b-split", chunks, group)

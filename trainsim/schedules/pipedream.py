@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainsim.schedules import Slot, flat, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
 class Version(NamedTuple):
@@ -21,16 +21,6 @@ class Version(NamedTuple):
     staleness: int
 
 
-@schedules.register("pipedream", "PipeDream")
-def pipedream(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
-    """The order of 1F1B over an endless stream of minibatches, of which these are the first.
-
-    >>> print(*pipedream(1, 3, microbatches=4))
-    F0 F1 B0 F2 B1 F3 B2 B3
-    """
-    return flat(one_f_one_b(rank, ranks, microbatches=microbatches))
-
-
 def stashed(rank: int, ranks: int) -> int:
     """Versions of the weights that *rank* holds: one for each minibatch in flight.
 
@@ -38,6 +28,27 @@ def stashed(rank: int, ranks: int) -> int:
     [4, 3, 2, 1]
     """
     return ranks - rank
+
+
+@schedules.register(
+    "pipedream",
+    "PipeDream",
+    traits=Traits(
+        asynchronous=True,
+        eager_updates=True,
+        versions=stashed,
+        needs="weight versions: one per minibatch in flight",
+        source="arXiv 1806.03377",
+    ),
+    check=one_chunk,
+)
+def pipedream(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
+    """The order of 1F1B over an endless stream of minibatches, of which these are the first.
+
+    >>> print(*pipedream(1, 3, microbatches=4))
+    F0 F1 B0 F2 B1 F3 B2 B3
+    """
+    return flat(one_f_one_b(rank, ranks, microbatches=microbatches))
 
 
 def versions(rank: int, ranks: int, *, minibatches: int) -> Iterator[Version]:
@@ -49,19 +60,3 @@ def versions(rank: int, ranks: int, *, minibatches: int) -> Iterator[Version]:
     for k in range(minibatches):
         used = max(0, k - (ranks - 1 - rank))
         yield Version(minibatch=k, forward=used, backward=used, after_update=k + 1, staleness=k - used)
-
-
-described.register("pipedream")(
-    Traits(
-        asynchronous=True,
-        eager_updates=True,
-        versions=stashed,
-        needs="weight versions: one per minibatch in flight",
-        source="arXiv 1806.03377",
-    )
-)
-
-
-@constraints.register("pipedream")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("pipedream", chunks, group)

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, flat, schedules
-from trainsim.schedules.check import at_least, constraints, one_chunk
+from trainsim.schedules.check import Numbers, at_least, one_chunk
 from trainsim.schedules.one_f_one_b import one_f_one_b
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 VERSIONS = 2
 """Weights that a rank holds: those of the microbatches in flight, and those that new ones start with."""
 
 
-@schedules.register("pipedream-2bw", "PipeDream-2BW", "pipedream2bw")
+def _check(numbers: Numbers) -> None:
+    one_chunk(numbers)
+    at_least(numbers, numbers.ranks)
+
+
+@schedules.register(
+    "pipedream-2bw",
+    "PipeDream-2BW",
+    "pipedream2bw",
+    traits=Traits(
+        asynchronous=True,
+        versions=lambda rank, ranks: VERSIONS,
+        needs="microbatches >= ranks; 2 versions of the weights",
+        source="arXiv 2006.09503",
+    ),
+    check=_check,
+)
 def pipedream_2bw(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
 ) -> Iterator[Slot]:
@@ -23,19 +39,3 @@ def pipedream_2bw(
     F0 B0 F1 B1
     """
     return flat(one_f_one_b(rank, ranks, microbatches=microbatches))
-
-
-described.register("pipedream-2bw")(
-    Traits(
-        asynchronous=True,
-        versions=lambda rank, ranks: VERSIONS,
-        needs="microbatches >= ranks; 2 versions of the weights",
-        source="arXiv 2006.09503",
-    )
-)
-
-
-@constraints.register("pipedream-2bw")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("pipedream-2bw", chunks, group)
-    at_least("pipedream-2bw", ranks, microbatches, ranks)

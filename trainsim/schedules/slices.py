@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Slot, Work
+from trainsim.schedules.check import Numbers
 
 SLICES = 4
 """Slices per sequence unless ``group`` says otherwise."""
@@ -20,7 +21,9 @@ def sliced_backwards(microbatches: int, slices: int) -> list[Slot]:
     ]
 
 
-def check_slices(name: str, chunks: int) -> None:
-    """The constraint of a schedule of slices."""
-    if chunks != 1:
-        raise InvalidPlan(f"{name} has one chunk per rank, not {chunks}; chunks: 1 works (slices are its group).")
+def check_slices(numbers: Numbers) -> None:
+    """The check of a schedule of slices."""
+    if numbers.chunks != 1:
+        raise InvalidPlan(
+            f"{numbers.name} has one chunk per rank, not {numbers.chunks}; chunks: 1 works (slices are its group)."
+        )

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints
 from trainsim.schedules.sequences import forwards
 from trainsim.schedules.slices import SLICES, check_slices, sliced_backwards
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("terapipe", "TeraPipe")
+@schedules.register(
+    "terapipe",
+    "TeraPipe",
+    traits=Traits(sliced=True, grouped=True, needs="causal attention", source="arXiv 2102.07988"),
+    check=check_slices,
+)
 def terapipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None) -> Iterator[Slot]:
     """All forward slices (``group`` of them per sequence), then the backwards, last slice of a sequence first.
 
@@ -21,11 +25,3 @@ def terapipe(rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group
     slices = group or SLICES
     yield from forwards(microbatches * slices)
     yield from sliced_backwards(microbatches, slices)
-
-
-described.register("terapipe")(Traits(sliced=True, grouped=True, needs="causal attention", source="arXiv 2102.07988"))
-
-
-@constraints.register("terapipe")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    check_slices("terapipe", chunks)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainsim.registry import Registry
-from trainsim.schedules import schedules
 from trainsim.schedules.placement import StagePlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Facts about one schedule, registered in its own file under its name.
+    """Facts about one schedule, named where it is registered.
 
     ``chunks`` is the only number of chunks per rank that works (None: the user's). ``split``: backwards are I and W.
     ``replicas``: copies of the parameters in the pipeline. ``paired``: some forwards and backwards run at once.
@@ -36,16 +34,3 @@ class Traits:
     planned: bool = False
     needs: str = ""
     source: str = ""
-
-
-described: Registry[Traits] = Registry("schedule with traits")
-
-
-def traits(schedule: str) -> Traits:
-    """Traits of the schedule called *schedule* (a name or an alias). Raises UnknownName.
-
-    >>> traits("1F1B").placement, traits("1f1b").chunks, traits("dualpipe").replicas
-    (<StagePlacement.LOOP: 'loop'>, 1, 2)
-    """
-    name = schedules.canonical(schedule)
-    return described[name] if name in described else Traits()

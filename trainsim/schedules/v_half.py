@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.blocks import repeated
-from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.check import two_chunks
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("v-half", "V-Half", "vhalf")
+@schedules.register(
+    "v-half",
+    "V-Half",
+    "vhalf",
+    traits=Traits(
+        placement=StagePlacement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg"
+    ),
+    check=two_chunks,
+)
 def v_half(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """At most ``ranks + 2`` chunks in flight, half of what 1F1B has; best where F, I and W take equally long.
 
@@ -23,13 +31,3 @@ def v_half(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: 
         (2 * r, 3 * ranks - r - 2, 3 * ranks + apart + 2 * r - 1, 6 * ranks + apart - r - 2) for r in range(ranks)
     )
     return iter(repeated(block, microbatches)[rank])
-
-
-described.register("v-half")(
-    Traits(placement=StagePlacement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg")
-)
-
-
-@constraints.register("v-half")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("v-half", chunks, group)

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
 from trainsim.schedules.blocks import repeated
-from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.check import two_chunks
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("v-min", "V-Min", "vmin")
+@schedules.register(
+    "v-min",
+    "V-Min",
+    "vmin",
+    traits=Traits(
+        placement=StagePlacement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg"
+    ),
+    check=two_chunks,
+)
 def v_min(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """The least memory of a V; its bubble is that of 1F1B or more unless F, I and W take equally long.
 
@@ -21,13 +29,3 @@ def v_min(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: i
     apart = 2 if ranks % 3 == 0 else 0
     block = tuple((r, 2 * ranks - r - 1, 2 * ranks + apart + r, 4 * ranks + apart - r - 1) for r in range(ranks))
     return iter(repeated(block, microbatches)[rank])
-
-
-described.register("v-min")(
-    Traits(placement=StagePlacement.V, chunks=2, split=True, needs="2 chunks", source="arXiv 2405.15362; sail-sg")
-)
-
-
-@constraints.register("v-min")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("v-min", chunks, group)

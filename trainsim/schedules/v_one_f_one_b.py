@@ -7,16 +7,23 @@ from functools import lru_cache
 from itertools import accumulate, count
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.check import two_chunks
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 CYCLE = 6
 """Slots that a microbatch takes on a rank: two forwards of one, two backwards of two."""
 PASSES = (Slot(Work.F, 0, 0), Slot(Work.F, 0, 1), Slot(Work.B, 0, 1), Slot(Work.B, 0, 0))
 
 
-@schedules.register("1f1b-v", "1F1B-V", "v1f1b", "enable-1f1b-v")
+@schedules.register(
+    "1f1b-v",
+    "1F1B-V",
+    "v1f1b",
+    "enable-1f1b-v",
+    traits=Traits(placement=StagePlacement.V, chunks=2, needs="2 chunks", source="arXiv 2405.15362; sail-sg v1f1b.py"),
+    check=two_chunks,
+)
 def one_f_one_b_v(
     rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None
 ) -> Iterator[Slot]:
@@ -114,13 +121,3 @@ class _MirroredPlan:
         end = k // 2
         for slot in range(to + end, at + end):
             self.held[rank][slot] += 1 if k < 2 else -1
-
-
-described.register("1f1b-v")(
-    Traits(placement=StagePlacement.V, chunks=2, needs="2 chunks", source="arXiv 2405.15362; sail-sg v1f1b.py")
-)
-
-
-@constraints.register("1f1b-v")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("1f1b-v", chunks, group)

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.costs import costs_of
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 from trainsim.schedules.zero_bubble import plan
 
 
-@schedules.register("zb-h1", "ZB-H1", "zb1p", "ZB1P", "zbh1", "zero-bubble")
+@schedules.register(
+    "zb-h1",
+    "ZB-H1",
+    "zb1p",
+    "ZB1P",
+    "zbh1",
+    "zero-bubble",
+    traits=Traits(
+        split=True, planned=True, source="arXiv 2401.10241; sail-sg zb.py, Megatron-DeepSpeed enable-zbh1-pipeline"
+    ),
+    check=one_chunk,
+)
 def zb_h1(
     rank: int,
     ranks: int,
@@ -30,13 +41,3 @@ def zb_h1(
     F0 I0 F1 I1 W0 F2 I2 W1 W2
     """
     return iter(plan(ranks, microbatches, ranks, costs_of(costs))[rank])
-
-
-described.register("zb-h1")(
-    Traits(split=True, planned=True, source="arXiv 2401.10241; sail-sg zb.py, Megatron-DeepSpeed enable-zbh1-pipeline")
-)
-
-
-@constraints.register("zb-h1")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("zb-h1", chunks, group)

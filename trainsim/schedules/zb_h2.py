@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.check import constraints, one_chunk
+from trainsim.schedules.check import one_chunk
 from trainsim.schedules.costs import costs_of
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 from trainsim.schedules.zero_bubble import plan
 
 
-@schedules.register("zb-h2", "ZB-H2", "zb2p", "ZB2P", "zbh2")
+@schedules.register(
+    "zb-h2",
+    "ZB-H2",
+    "zb2p",
+    "ZB2P",
+    "zbh2",
+    traits=Traits(
+        split=True,
+        planned=True,
+        needs="2 microbatches per rank or more to have no bubble",
+        source="arXiv 2401.10241; sail-sg zb.py",
+    ),
+    check=one_chunk,
+)
 def zb_h2(
     rank: int,
     ranks: int,
@@ -29,18 +42,3 @@ def zb_h2(
     F0 F1 F2 F3 I0 W0 I1 W1 I2 W2 I3 W3
     """
     return iter(plan(ranks, microbatches, 2 * ranks, costs_of(costs))[rank])
-
-
-described.register("zb-h2")(
-    Traits(
-        split=True,
-        planned=True,
-        needs="2 microbatches per rank or more to have no bubble",
-        source="arXiv 2401.10241; sail-sg zb.py",
-    )
-)
-
-
-@constraints.register("zb-h2")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    one_chunk("zb-h2", chunks, group)

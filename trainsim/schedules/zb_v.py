@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.check import two_chunks
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 
-@schedules.register("zb-v", "ZBV", "zbv", "ZBVZeroBubble", "ScheduleZBVZeroBubble", "zero-bubble-v-schedule")
+@schedules.register(
+    "zb-v",
+    "ZBV",
+    "zbv",
+    "ZBVZeroBubble",
+    "ScheduleZBVZeroBubble",
+    "zero-bubble-v-schedule",
+    traits=Traits(
+        placement=StagePlacement.V,
+        chunks=2,
+        split=True,
+        needs="2 chunks",
+        source="arXiv 2405.15362; PyTorch ZBVZeroBubble",
+    ),
+    check=two_chunks,
+)
 def zb_v(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Slot]:
     """The order of PyTorch: planned for 2 * ranks - 1 microbatches or more, then cut to those that there are.
 
@@ -47,19 +62,3 @@ def _planned(rank: int, ranks: int, microbatches: int) -> Iterator[Slot]:
     for _ in range(after):
         yield from step(i0, w0)
     yield from step(*[w1] * (count[i1] - count[w1]), *[w0] * (count[i0] - count[w0]))
-
-
-described.register("zb-v")(
-    Traits(
-        placement=StagePlacement.V,
-        chunks=2,
-        split=True,
-        needs="2 chunks",
-        source="arXiv 2405.15362; PyTorch ZBVZeroBubble",
-    )
-)
-
-
-@constraints.register("zb-v")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("zb-v", chunks, group)

@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import product
 
 from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.check import constraints, two_chunks
+from trainsim.schedules.check import two_chunks
 from trainsim.schedules.costs import Costs, costs_of
 from trainsim.schedules.placement import StagePlacement
-from trainsim.schedules.traits import Traits, described
+from trainsim.schedules.traits import Traits
 
 F, I, W = 0, 1, 2  # noqa: E741
 WORKS = (Work.F, Work.I, Work.W)
@@ -20,7 +20,18 @@ HELD = (194, -162, -32)
 heads * sequence / hidden, of which W needs 32 (sail-sg's memory model; Korthikanti et al., arXiv 2205.05198)."""
 
 
-@schedules.register("zb-v-greedy")
+@schedules.register(
+    "zb-v-greedy",
+    traits=Traits(
+        placement=StagePlacement.V,
+        chunks=2,
+        split=True,
+        planned=True,
+        needs="2 chunks",
+        source="arXiv 2405.15362; sail-sg/zero-bubble-pipeline-parallelism, zbv.py",
+    ),
+    check=two_chunks,
+)
 def zb_v_greedy(
     rank: int,
     ranks: int,
@@ -199,20 +210,3 @@ class _GreedyPlan:
         most = max(max(self.waited), self.allowance[rank]) - self.waited[rank]
         if self.weights[rank] and arrival - self.now[rank] > most and may_fill:
             self.put_weight(rank)
-
-
-described.register("zb-v-greedy")(
-    Traits(
-        placement=StagePlacement.V,
-        chunks=2,
-        split=True,
-        planned=True,
-        needs="2 chunks",
-        source="arXiv 2405.15362; sail-sg/zero-bubble-pipeline-parallelism, zbv.py",
-    )
-)
-
-
-@constraints.register("zb-v-greedy")
-def _constraint(ranks: int, *, microbatches: int, chunks: int, group: int | None) -> None:
-    two_chunks("zb-v-greedy", chunks, group)

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.scenario import Scenario
-from trainsim.schedules.traits import traits
+from trainsim.schedules import schedules
 from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
 
@@ -28,7 +28,7 @@ def thrifty_schedule(scenario: Scenario, job: Job) -> Iterator[Change]:
 def quick_schedule(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Each of TRIED but the job's own; interleaved with the job's chunks, or with two."""
     for name, usual in TRIED:
-        keeps_chunks = traits(name).chunks is None and job.pipeline.chunks > 1
+        keeps_chunks = schedules.traits(name).chunks is None and job.pipeline.chunks > 1
         yield from _schedule(scenario, job, name, job.pipeline.chunks if keeps_chunks else usual)
 
 
