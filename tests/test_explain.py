@@ -2,12 +2,14 @@
 
 import io
 import json
+from shlex import split
 
 import pytest
 
 from tests.jobs import scenario
 from tests.test_cli import status
 from tests.test_steps import EVEN
+from trainsim.cli.reading import value_of
 from trainsim.simulate import simulate
 from trainsim.study.explain import explain
 from trainsim.study.faster_parts import FASTER_PARTS
@@ -80,6 +82,43 @@ def test_every_saving_is_the_difference_of_two_runs(explained):
             assert option.saves == before.step_time - after.step_time * same
             assert option.then.peak_memory == after.memory.peak
     assert list(explained.options) == sorted(explained.options, key=lambda option: -option.saves)
+
+
+def test_every_command_says_what_was_changed(explained):
+    for saving in explained.options:
+        words = split(saving.command)
+        assert words[::2] == ["--set"] * len(saving.changes)
+        assert {path: value_of(value) for path, value in (word.split("=", 1) for word in words[1::2])} == saving.changes
+
+
+def test_what_fits_and_trains_as_now_comes_first():
+    """A job that nearly fills its GPUs: of what saves time some fits and some does not."""
+    one = explain(scenario().replace({**UNEVEN, "training.attention": "eager", "training.micro_batch": 2}))
+    order = [(not saving.fits, not saving.same_training) for saving in one.actions]
+    assert order == sorted(order)
+    for kind in {(saving.fits, saving.same_training) for saving in one.actions}:
+        saves = [s.saves for s in one.actions if (s.fits, s.same_training) == kind]
+        assert saves == sorted(saves, reverse=True)
+
+
+def test_what_people_change_is_among_what_is_tried():
+    two_nodes = {"cluster.nodes": 2, "sharding.strategy": "zero1"}
+    old = {"training.attention": "eager", "training.recompute": "full"}
+    one = explain(scenario().replace({**EVEN, **two_nodes, **old}))
+    tried = {*(saving.title for saving in one.options), *one.refused}
+    wanted = {"tp 1", "tp 4", "pp 2", "pp 8", "ZeRO-2", "flash2 attention", "no recompute", "micro batch 2"}
+    assert wanted <= tried
+    assert {saving.title for saving in one.actions} >= {"flash2 attention", "no recompute"}
+
+
+def test_a_larger_batch_is_compared_for_as_many_tokens(explained):
+    (larger,) = (saving for saving in explained.options if not saving.same_training)
+    base = uneven().replace({"simulation.detail": "block"})
+    batch, step = base.resolve().training.global_batch, base.replace(larger.changes).run().step_time
+    assert larger.changes == {"training.global_batch": 2 * batch}
+    assert larger.saves == pytest.approx(explained.step - step / 2)
+    assert 0 < larger.saves < explained.step  # its step is longer, and yet it saves
+    assert "per as many tokens" in explained.sentence(larger)
 
 
 def test_the_slow_stage_and_the_layer_to_move_are_named(explained):
@@ -162,6 +201,14 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["bloom_3d", "llama3_405b_16k"])
+def test_what_is_advised_first_fits_and_trains_as_now(name):
+    best = explain(name).actions[0]
+    assert best.fits
+    assert best.same_training
+
+
+@pytest.mark.slow
 def test_bloom_is_explained_in_seconds():
     import time
 
@@ -169,3 +216,5 @@ def test_bloom_is_explained_in_seconds():
     one = explain("bloom_3d")
     assert time.perf_counter() - began < 30
     assert one.losses.causes["schedule"] / one.losses.work == pytest.approx(11 / 128, rel=0.02)
+    flash = next(saving for saving in one.actions if saving.title == "flash2 attention")
+    assert flash.saves / one.step == pytest.approx(0.055, abs=0.005)

@@ -5,6 +5,7 @@ import struct
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shlex import split
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.traces import Shape
 from trainsim.analysis.memory import CATEGORIES
 from trainsim.analysis.moments import at_peak, moment
 from trainsim.cli import main
+from trainsim.cli.reading import value_of
 from trainsim.errors import InvalidPlan, TrainsimError
 from trainsim.report import memory_page
 from trainsim.report.levels import MOST, STACK, drawn, edges, stairs, thinned
@@ -330,6 +332,14 @@ def test_every_row_was_run(one_gpu: Any) -> None:
             with pytest.raises(TrainsimError, match=r"."):
                 base.replace(row.changes).run()
             assert row.error
+
+
+def test_every_command_says_what_was_changed() -> None:
+    base = ts.Scenario.from_dict(ONE_GPU)
+    for tried in search(base, measures(base.run())).tried:
+        words = split(tried.trial.command)
+        said = {path: value_of(value) for path, value in (word.split("=", 1) for word in words[1::2])}
+        assert said == tried.trial.changes
 
 
 def test_the_best_is_first(one_gpu: Any) -> None:

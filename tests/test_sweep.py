@@ -1,6 +1,7 @@
 """Sweeps: a row per point, in order, whatever happens to a point."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,35 @@ def test_a_grid_may_be_an_array() -> None:
     one, two = (ts.sweep(BASE, grid, workers=1) for grid in grids)
     assert one["error"].isna().all()
     assert one.equals(two)
+
+
+def test_a_scenario_may_be_a_name_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(BASE.to_yaml())
+    grid = {"training.global_batch": [8, 16]}
+    for given in (str(tmp_path / "own.yaml"), tmp_path / "own.yaml"):
+        assert ts.sweep(given, grid, workers=1).equals(ts.sweep(BASE, grid, workers=1))
+    assert (
+        ts.sweep("quickstart", {"parallel.tp": [2]})["step_time_s"][0] == ts.Scenario.load("quickstart").run().step_time
+    )
+
+
+@pytest.mark.parametrize("given", [3, None, {"model": "gpt2-xl"}, ["quickstart"]])
+def test_what_is_no_scenario_is_refused(given: Any) -> None:
+    for study in (
+        lambda: ts.sweep(given, {"parallel.tp": [1]}),
+        lambda: ts.explain(given),
+        lambda: ts.what_fits(given),
+    ):
+        with pytest.raises(ScenarioError, match="is no scenario"):
+            study()
+
+
+@pytest.mark.parametrize("name", ["sweep", "explain", "compare", "what_fits"])
+def test_help_shows_the_function(name: str) -> None:
+    import importlib
+    import pydoc
+
+    importlib.import_module(f"trainsim.study.{name}")
+    text = pydoc.plain(pydoc.render_doc(getattr(ts, name)))
+    assert f"function {name} in module trainsim.study.{name}" in text
+    assert "Raises" in text

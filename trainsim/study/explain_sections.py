@@ -75,7 +75,7 @@ def _actions(explained: Explanation) -> Section:
 
 
 def _action(explained: Explanation, number: int, saving: Saving) -> tuple[Cell, ...]:
-    title = saving.title if saving.same_training else f"{saving.title}, which is another training"
+    title = saving.title if saving.same_training else f"{saving.title} (changes the training)"
     part = saving.saves / explained.step
     then = saving.then
     return f"{number}.", title, saving.saves, part, then.peak_memory, then.full, verdict(then)

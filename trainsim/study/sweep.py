@@ -55,7 +55,7 @@ class Sweep:
         for outcome in self.outcomes:
             value, failure = outcome.value, outcome.failure
             row = {column: getattr(value, name, None) for column, name in MEASURED.items()}
-            yield {**outcome.trial.changes, **row, "error": failure.message if failure else None}
+            yield {**outcome.trial.changes, **row, "error": failure.reason if failure else None}
 
     def frame(self) -> DataFrame:
         """A row per point, as pandas has it."""
