@@ -8,7 +8,7 @@ from trainsim.analysis.breakdown import breakdown, ledger, waiting
 from trainsim.analysis.bubble import bubble
 from trainsim.analysis.communication import communication
 from trainsim.analysis.critical import critical_path
-from trainsim.analysis.expectation import expectation
+from trainsim.analysis.expectation import Expectation, Phase, expectation
 from trainsim.analysis.kinds import PARTS
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import memory
@@ -178,6 +178,20 @@ def test_nothing_is_said_where_there_is_nothing_to_explain():
         expectation(20.0, {"steady": 20.0}, path, 24.0, facts).explanation
         == "most of it in passes and messages (+4.00 s)"
     )
+
+
+def test_phases_that_cancel_are_both_named_with_their_signs():
+    facts = Facts(slow=(), contention=0.0)
+    passes, reductions = "passes and messages", "reductions and update"
+
+    def said(of_passes: float, of_reductions: float) -> str:
+        phases = (Phase(passes, 90.0, 90.0 + of_passes), Phase(reductions, 10.0, 10.0 + of_reductions))
+        simulated = 100.0 + of_passes + of_reductions
+        return Expectation(seconds=100.0, simulated=simulated, phases=phases, facts=facts).explanation
+
+    assert said(-1.24, 1.94).startswith("+1.94 s in reductions and update and -1.24 s in passes and messages")
+    assert said(-1.94, 1.24).startswith("-1.94 s in passes and messages and +1.24 s in reductions and update")
+    assert said(-0.1, 1.94).startswith("most of it in reductions and update (+1.94 s)")
 
 
 def test_causes_are_named_that_are_there():

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,31 @@ def test_without_a_pipeline_the_table_says_what_replicas_are_sent() -> None:
     assert all(format_bytes(column.dp) in text and column.dp > 0 for column in some.columns)
     assert (" no " in text) == (not all(column.fits for column in some.columns))
     assert not some.columns[0].fits
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fraction", "words"),
+    [(-4.67, 0.006, "a larger part of a shorter pipeline"), (4.67, -0.006, "a smaller part of a longer pipeline"),
+     (-4.67, -0.006, None), (4.67, 0.006, None)],
+)  # fmt: skip
+def test_a_bubble_that_is_shorter_and_yet_a_larger_part_is_told(seconds, fraction, words, some):
+    change = replace(
+        some.differences[0],
+        breakdown={**some.differences[0].breakdown, "bubble": seconds},
+        bubble_before=0.132,
+        bubble_after=0.132 + fraction,
+    )
+    said = change.words("bubble")
+    assert (words in said) if words else ("yet" not in said)
+    assert change.words("compute") == some.differences[0].words("compute")
+
+
+def test_what_cannot_be_run_is_told_beside_what_can():
+    runs = compare([scenario(), scenario().replace({"parallel.tp": 3}), scenario(parallel__pp=2)])
+    assert len(runs) == 2
+    assert [outcome.trial.changes for outcome in runs.refused] == [{}]
+    text = printed(runs)
+    assert "Not run" in text
+    assert "tp=3" in text
+    with pytest.raises(ScenarioError, match="none could be run"):
+        compare([scenario().replace({"parallel.tp": n}) for n in (3, 5)])

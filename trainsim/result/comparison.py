@@ -58,8 +58,8 @@ class Comparison:
             return self.before, self.after
         if len(self.changes) != 1:
             return "before", "after"
-        (path, (one, two)) = next(iter(self.changes.items()))
-        return f"before ({path} {one})", f"after ({path} {two})"
+        (path, (old, new)) = next(iter(self.changes.items()))
+        return f"before ({path} {old})", f"after ({path} {new})"
 
     def words(self, part: str) -> str:
         """What a part of the breakdown is, and how much of its change is waiting for somebody late."""
@@ -147,9 +147,9 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str =
     """
     out: dict[str, tuple[Any, Any]] = {}
     for key in [*before, *(k for k in after if k not in before)]:
-        one, two = before.get(key), after.get(key)
-        if isinstance(one, Mapping) and isinstance(two, Mapping):
-            out |= differences(one, two, f"{path}{key}.")
-        elif one != two:
-            out[f"{path}{key}"] = (one, two)
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            out |= differences(old, new, f"{path}{key}.")
+        elif old != new:
+            out[f"{path}{key}"] = (old, new)
     return out

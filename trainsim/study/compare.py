@@ -196,8 +196,10 @@ def _names(results: tuple[Result, ...]) -> tuple[str, ...]:
     if len(set(names)) == len(names):
         return tuple(names)
     every = [stated(result) for result in results]
-    paths = dict.fromkeys(path for one in every[1:] for path in differences(every[0], one) if path != "pipeline.layout")
-    labels = [", ".join(_label(one, path) for path in list(paths)[:LABELS]) for one in every]
+    first, *others = every
+    differing = (path for other in others for path in differences(first, other))
+    paths = dict.fromkeys(path for path in differing if path != "pipeline.layout")
+    labels = [", ".join(_label(data, path) for path in list(paths)[:LABELS]) for data in every]
     return tuple(label or f"{name} ({k})" for k, (name, label) in enumerate(zip(names, labels, strict=True), 1))
 
 

@@ -27,19 +27,21 @@ def seconds(system: System, longest: float) -> float:
 
 def work(system: System) -> float:
     """Seconds of work of the mean rank: its kernels alone, one after the other."""
-    chains = [program.chains.values() for program in system.programs]
-    each = [sum(_seconds(t.template) for tasks in some for t in tasks) for some in chains]
+    each = [
+        sum(_seconds(task.template) for tasks in program.chains.values() for task in tasks)
+        for program in system.programs
+    ]
     return float(np.bincount(system.program_of, minlength=len(each)) @ np.array(each) / system.ranks)
 
 
 def without_messages(system: System) -> System:
     """Messages between stages take no time."""
-    return _without(system, lambda one: one.is_message, {"pp"})
+    return _without(system, lambda communicator: communicator.is_message, {"pp"})
 
 
 def without_collectives(system: System) -> System:
     """Collectives take no time and use nothing; their ranks still wait for each other."""
-    return _without(system, lambda one: not one.is_message, set(COMMUNICATION) - {"pp"})
+    return _without(system, lambda communicator: not communicator.is_message, set(COMMUNICATION) - {"pp"})
 
 
 def balanced(system: System) -> System:
@@ -67,9 +69,9 @@ def balanced(system: System) -> System:
 def _without(system: System, which: Callable[[Communicator], bool], kinds: set[str]) -> System:
     """Operations of some communicators, and kernels that stand for them, take no time."""
     free = {
-        name: replace(one, patterns={operation: _instant(pattern) for operation, pattern in one.patterns.items()})
-        for name, one in system.communicators.items()
-        if which(one)
+        name: replace(communicator, patterns={op: _instant(pattern) for op, pattern in communicator.patterns.items()})
+        for name, communicator in system.communicators.items()
+        if which(communicator)
     }
 
     def kept(program: Program, template: Template) -> Sequence[Instruction]:

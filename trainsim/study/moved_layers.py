@@ -117,10 +117,10 @@ def _layer_seconds(result: Result) -> list[float]:
 
 def _move(held: Sequence[Sequence[int]], layout: Sequence[int], giver: int, taker: int) -> tuple[int, int] | None:
     """(Stage that gives, stage that takes) when rank *giver* gives a layer to rank *taker*; None if it cannot."""
-    some = [stage for stage in held[giver] if layout[stage] > 1]
-    if giver == taker or not some:
+    able = [stage for stage in held[giver] if layout[stage] > 1]
+    if giver == taker or not able:
         return None
-    gives, takes = max(some, key=lambda s: layout[s]), min(held[taker], key=lambda s: layout[s])
+    gives, takes = max(able, key=lambda s: layout[s]), min(held[taker], key=lambda s: layout[s])
     return (gives, takes) if gives != takes else None
 
 

@@ -46,6 +46,6 @@ def way(name: str, *goals: str) -> Callable[[Suggest], Suggest]:
 def suggestions(scenario: Scenario, goal: str) -> Iterator[Change]:
     """All changes that could help *scenario* to *goal*."""
     job = scenario.resolve()
-    for one in ways.values():
-        if goal in one.goals:
-            yield from one.suggest(scenario, job)
+    for known in ways.values():
+        if goal in known.goals:
+            yield from known.suggest(scenario, job)
