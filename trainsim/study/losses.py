@@ -42,11 +42,6 @@ class Losses:
     causes: dict[str, float]
 
     @property
-    def words(self) -> Mapping[str, str]:
-        """What each cause means, for people."""
-        return WORDS
-
-    @property
     def lost(self) -> float:
         return self.step - self.work
 
