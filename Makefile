@@ -1,10 +1,10 @@
 # make demo   replay BLOOM-176B on 384 GPUs and draw it; needs Python 3.11 or newer and nothing else
-# make test   style, types and the fast tests; `make slow` for the others
+# make test   style, types and the fast tests on all cores (it says how long they took); `make slow` for the others
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST_FLAGS ?=
+PYTEST_FLAGS ?= -n auto
 
 .PHONY: demo test slow clean
 

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from trainsim.cli.commands import NO, app
+from trainsim.cli.commands import app
+from trainsim.cli.run import NO
 from trainsim.errors import TrainsimError
 
 DONE, WRONG_INPUT, BUG, INTERRUPTED = 0, 2, 70, 130
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _run_app(arguments: list[str] | None) -> int:
     try:
-        status = app(args=arguments, standalone_mode=False)
+        status = app(args=arguments, prog_name="trainsim", standalone_mode=False)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
         return status if isinstance(status, int) else DONE

@@ -27,7 +27,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run scenarios and put them side by side; say how much each differs from the first, and from where."""
+    """Put runs side by side: how they differ, and where it comes from."""
     from trainsim.study.compare import compare as side_by_side
     from trainsim.study.sweep import label, points
     from trainsim.study.trial import Change, Trial

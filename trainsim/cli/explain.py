@@ -13,7 +13,7 @@ def explain(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Say where the time of a step is lost, and which change would save most; each is run."""
+    """Where a step loses time, and which change would save most."""
     from trainsim.study.explain import explain as explained
 
     explanation = explained(load(scenario, changes), workers=workers)

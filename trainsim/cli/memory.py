@@ -10,7 +10,7 @@ import typer
 
 from trainsim.cli.options import Json, Name, Sets, Workers
 from trainsim.cli.reading import load
-from trainsim.cli.writing import folder_for, print_json, render, slug
+from trainsim.cli.writing import default_folder, folder_for, print_json, render
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ def show_memory(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Print and draw what each stage holds; if it does not fit, run what would make it fit."""
+    """What each stage holds, and what would make it fit.
+
+    If it does not fit, or with --all, changes that take less memory are run.
+    """
     file = _checked(out) if out else None
     base = load(scenario, changes)
-    file = file or Path("out") / slug(base) / "memory.png"
+    file = file or default_folder(base, changes) / "memory.png"
     folder_for(file.parent)
     from trainsim.report.memory_table import memory_data, memory_sections
     from trainsim.report.progress import working

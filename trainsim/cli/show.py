@@ -1,36 +1,29 @@
-"""``trainsim show``: one thing at a time, and ``trainsim list``: what there is."""
+"""``trainsim show``: one thing at a time, with its sources."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainsim.cli.memory import show_memory
-from trainsim.cli.writing import folder_for, print_lines, save_figure
-from trainsim.errors import UnknownName
+from trainsim.cli.options import Json, Name, Sets
+from trainsim.cli.reading import load
+from trainsim.cli.writing import folder_for, print_json, print_lines, render, save_figure
 
-show = typer.Typer(help="Print and draw one thing: topology, model, schedule or memory.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from trainsim.documents.catalogue import Catalogue
+
+show = typer.Typer(help="Print one thing, with its sources, and draw it where that helps.", no_args_is_help=True)
+Named = Annotated[str, typer.Argument(metavar="NAME", help="A name of `trainsim list`, or a path.")]
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to draw it (.svg, .png, .pdf).")]
-KINDS = {  # where the names of each kind are
-    "models": ("trainsim.models.known", "model_names"),
-    "gpus": ("trainsim.hardware.gpu", "gpu_names"),
-    "topologies": ("trainsim.hardware.topology", "topology_names"),
-    "schedules": ("trainsim.schedules", "schedules"),
-    "collectives": ("trainsim.collectives", "algorithms"),
-    "strategies": ("trainsim.sharding", "strategies"),
-    "frameworks": ("trainsim.frameworks", "framework_names"),
-    "optimizers": ("trainsim.optimizers", "optimizer_names"),
-    "scenarios": ("trainsim.scenario.loading", "scenario_names"),
-}
 
 
 @show.command("topology")
 def show_topology(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N")] = None,
+    name: Named,
+    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", help="How many nodes; default: its own.")] = None,
     out: Drawing = None,
 ) -> None:
     """What is in a machine, and a picture of it."""
@@ -45,35 +38,78 @@ def show_topology(
 
 
 @show.command("model")
-def show_model(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def show_model(name: Named) -> None:
     """The sizes and the parameters of a model."""
+    from trainsim.models.known import MODELS
     from trainsim.models.transformer import load_model
-    from trainsim.report.show import model_lines
+    from trainsim.report.described import model_section
 
-    print_lines(model_lines(load_model(name)))
+    render(model_section(load_model(name), MODELS.find(name).data))
+
+
+@show.command("gpu")
+def show_gpu(name: Named) -> None:
+    """The datasheet of a GPU, and its measured kernels."""
+    from trainsim.hardware.gpu import GPUS, load_gpu
+    from trainsim.hardware.kernel_constants import KERNELS
+
+    gpu = load_gpu(name)
+    _render(GPUS, name)
+    kernels = GPUS.find(name).data["kernels"]
+    if isinstance(kernels, str):
+        _render(KERNELS, kernels)
+    if not gpu.measured:
+        print_lines([f"No kernels were measured on {gpu.name}: constants of its nearest relative.", ""])
+
+
+@show.command("framework")
+def show_framework(name: Named) -> None:
+    """What a framework does of its own accord."""
+    from trainsim.frameworks import FRAMEWORKS
+
+    _render(FRAMEWORKS, name)
+
+
+@show.command("optimizer")
+def show_optimizer(name: Named) -> None:
+    """The states of an optimizer, and the bytes that an update moves."""
+    from trainsim.optimizers import OPTIMIZERS
+
+    _render(OPTIMIZERS, name)
+
+
+@show.command("scenario")
+def show_scenario(scenario: Name, changes: Sets = []) -> None:  # noqa: B006
+    """The resolved scenario, and what was derived from what."""
+    from trainsim.report.resolved import resolved_section
+
+    base = load(scenario, changes)
+    render(resolved_section(base.resolved, str(base.origin.file)))
 
 
 @show.command("schedule")
 def show_schedule(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    stages: Annotated[int, typer.Option("--stages", metavar="P")] = 4,
-    microbatches: Annotated[int, typer.Option("--microbatches", metavar="M")] = 8,
-    chunks: Annotated[int | None, typer.Option("--chunks", metavar="V")] = None,
+    name: Named,
+    stages: Annotated[int, typer.Option("--stages", metavar="P", help="Pipeline stages.")] = 4,
+    microbatches: Annotated[int, typer.Option("--microbatches", metavar="M", help="Microbatches of a step.")] = 8,
+    chunks: Annotated[int | None, typer.Option("--chunks", metavar="V", help="Virtual stages per rank.")] = None,
     out: Drawing = None,
+    as_json: Json = False,
 ) -> None:
-    """The order in which the ranks of a pipeline work, and a picture of it."""
-    from trainsim.report.show import schedule_lines
-    from trainsim.schedules import schedules
-    from trainsim.schedules.cells import schedule
+    """The order of a pipeline as a chart, its bubble and its memory."""
+    from trainsim.report.gallery import order_of, schedule_section
 
-    full = schedules.canonical(name)
-    chunks = chunks or schedules.traits(full).chunks or 2  # a schedule that leaves the number open has two or more
-    print_lines(schedule_lines(full, schedule(full, stages=stages, microbatches=microbatches, chunks=chunks)))
+    if as_json:
+        print_json({"order": order_of(name, ranks=stages, microbatches=microbatches, chunks=chunks)})
+        return
+    render(schedule_section(name, ranks=stages, microbatches=microbatches, chunks=chunks))
     if out:
         from trainsim.report.gallery import example
         from trainsim.report.order_chart import order_chart
+        from trainsim.schedules import schedules
 
         folder_for(out.parent)
+        full = schedules.canonical(name)
         step, slices = example(full, stages, microbatches, chunks=chunks)
         save_figure(order_chart(full, step, slices=slices), out)
 
@@ -81,15 +117,9 @@ def show_schedule(
 show.command("memory")(show_memory)
 
 
-def list_names(
-    kind: Annotated[str, typer.Argument(metavar="[KIND]", help="models, gpus, topologies, schedules, ...")] = "",
-) -> None:
-    """The names of what is there, a line each; without KIND, the kinds of things."""
-    if not kind:
-        print_lines(KINDS)
-        return
-    if kind not in KINDS:
-        raise UnknownName("kind of thing", kind, KINDS)
-    module, attribute = KINDS[kind]
-    found = getattr(import_module(module), attribute)
-    print_lines(found() if callable(found) else found)
+def _render(catalogue: Catalogue, name: str) -> None:
+    """What a file of a catalogue says, on top of what it is based on."""
+    from trainsim.report.described import described
+
+    document = catalogue.find(name)
+    render(described(document.name, document.data, str(document.origin.file)))

@@ -24,7 +24,10 @@ def sweep(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Run every point of a grid; a point that cannot run is a row that says why."""
+    """Run every point of a grid.
+
+    A point that cannot run is a row that says why.
+    """
     from trainsim.study.sweep import run_grid
 
     values = grids_of(grid)

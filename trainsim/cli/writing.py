@@ -14,10 +14,29 @@ if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
 
 
-def slug(base: Scenario) -> str:
-    """The scenario's name as the name of a folder."""
-    stem = Path(base.origin.file).stem or base.name
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in stem)
+LONGEST = 120
+"""Letters of a folder's name."""
+
+
+def default_folder(base: Scenario, changes: Iterable[str] = ()) -> Path:
+    """Where the files of a scenario go: each variant (``--set``) has a folder of its own, such as
+    ``out/bloom_3d__parallel.tp=8``."""
+    return Path("out") / slug("__".join((Path(base.origin.file).stem or base.name, *sorted(changes))))
+
+
+def slug(name: str) -> str:
+    """*name* as that of a file; a long one ends in a few letters that tell it from others.
+
+    >>> slug("bloom_3d__cluster.nic_bandwidth=25 GB/s"), len(slug("x" * 500))
+    ('bloom_3d__cluster.nic_bandwidth=25_GB_s', 120)
+    """
+    from hashlib import sha256
+
+    text = "".join(c if c.isalnum() or c in "-_.=" else "_" for c in name)
+    if len(text) <= LONGEST:
+        return text
+    mark = sha256(name.encode()).hexdigest()[:8]
+    return f"{text[: LONGEST - len(mark) - 2]}__{mark}"
 
 
 def folder_for(path: Path) -> Path:
@@ -54,10 +73,16 @@ def render(thing: Any) -> None:
     from rich.console import Console
 
     from trainsim.tables.blocks import Section
-    from trainsim.tables.terminal import rich_sections
+    from trainsim.tables.table import Table
+    from trainsim.tables.terminal import rich_sections, rich_table
 
-    shown = [thing] if isinstance(thing, Section) else thing
-    Console(highlight=False).print(rich_sections(shown) if isinstance(shown, list) else shown)
+    if isinstance(thing, Table):
+        shown: Any = rich_table(thing)
+    elif isinstance(thing, Section | list):
+        shown = rich_sections(thing if isinstance(thing, list) else [thing])
+    else:
+        shown = thing
+    Console(highlight=False).print(shown)
 
 
 def save_figure(figure: Any, file: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -24,19 +24,34 @@ LARGE_SVG = 1_500_000
 """Characters of an SVG from which on its numbers lose what is behind their second decimal (0.01 points)."""
 
 
-def save(result: Result, directory: Path, *, whole_trace: bool = False) -> tuple[Path, ...]:
-    """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html; the paths, in that order.
+FILES = {
+    "result": ("result.json",),
+    "gantt": tuple(f"gantt.{kind}" for kind in PICTURES),
+    "trace": ("trace.json.gz",),
+    "report": ("report.html",),
+}
+"""What a run can write: the files of each kind."""
+
+
+def save(
+    result: Result, directory: Path, kinds: Collection[str] = tuple(FILES), *, whole_trace: bool = False
+) -> tuple[Path, ...]:
+    """Write the files of *kinds* (keys of FILES); their paths, in that order.
 
     The trace is an excerpt where it would be large, unless *whole_trace*.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    data, trace, page = (directory / name for name in ("result.json", "trace.json.gz", "report.html"))
-    pictures = [directory / f"gantt.{kind}" for kind in PICTURES]
-    data.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    result.to_chrome(trace, ranks=result.pipeline if whole_trace else None)
-    save_pictures(result.gantt(), pictures)
-    _write_page(result, page, pictures[0])
-    return (data, *pictures, trace, page)
+    paths = {kind: [directory / name for name in names] for kind, names in FILES.items() if kind in kinds}
+    for path in paths.get("result", ()):
+        path.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    for path in paths.get("trace", ()):
+        result.to_chrome(path, ranks=result.pipeline if whole_trace else None)
+    pictures = paths.get("gantt", [])
+    if pictures:
+        save_pictures(result.gantt(), pictures)
+    for path in paths.get("report", ()):
+        _write_page(result, path, next(iter(pictures), None))
+    return tuple(path for some in paths.values() for path in some)
 
 
 def save_pictures(figure: Figure, paths: Iterable[Path]) -> None:
@@ -71,7 +86,7 @@ def _svg(figure: Figure) -> str:
     return text if len(text) < LARGE_SVG else re.sub(r"(\.\d\d)\d+", r"\1", text)
 
 
-def _write_page(result: Result, path: Path, picture: Path) -> None:
+def _write_page(result: Result, path: Path, picture: Path | None) -> None:
     from trainsim.report.html import page
 
-    path.write_text(page(result, picture=picture.read_bytes()), encoding="utf-8")
+    path.write_text(page(result, picture=picture.read_bytes() if picture else None), encoding="utf-8")

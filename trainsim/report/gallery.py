@@ -6,6 +6,7 @@ The page of all schedules, a table and a chart of each, from replays.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from inspect import getdoc
@@ -18,12 +19,16 @@ from trainsim.schedules.cells import Cell
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import Traits
+from trainsim.tables.blocks import Paragraph, Section, Source
+from trainsim.tables.table import Column, Table
+from trainsim.units import format_number_of
 
 RANKS, MICROBATCHES = 4, 8
 GROUPS = {"seq1f1b": 2, "terapipe": 2, "llama3": 8}
 """Groups that show what is special about a schedule; the others have their usual one."""
-COLUMNS = 4
-"""Characters of a chart per unit of time."""
+EMPHASIS = re.compile(r"[*`](\w[^*`]*)[*`]")
+COLUMNS, READABLE, TERMINAL = 4, 2, 74
+"""Characters of a chart per unit of time, the fewest that can be read, and those of a chart in a terminal."""
 
 INTRO = """# Schedules
 
@@ -62,6 +67,49 @@ def example(
     alone = 1.0 / (1 if facts.replicas > 1 else chunks) / slices
     order = schedule(name, ranks, microbatches, chunks, group=GROUPS.get(name))
     return replay(order, forward=alone, input_gradient=alone, weight_gradient=alone, p2p=0.0), slices
+
+
+def schedule_section(name: str, *, ranks: int, microbatches: int, chunks: int | None = None) -> Section:
+    """A schedule for a terminal: a chart that fits, its bubble, what it holds and where it is from.
+
+    Raises what `schedule` raises for sizes that it cannot have.
+    """
+    name = schedules.canonical(name)
+    facts = schedules.traits(name)
+    chunks = chunks or _chunks(facts)
+    step, slices = example(name, ranks, microbatches, chunks=chunks)
+    per_unit = max(min(int(TERMINAL / step.makespan), COLUMNS), READABLE)
+    share = (1 if facts.replicas > 1 else chunks) * slices
+    rows = (
+        ("bubble", f"{step.bubble.fraction:.1%} of the makespan, {step.bubble.span_fraction:.1%} of the span"),
+        ("activations", f"{', '.join(f'{count / share:g}' for count in step.in_flight)} microbatches per rank at most"),
+        ("parameters", f"held {facts.replicas} x, in {format_number_of(chunks, 'chunk')}"),
+        ("needs", facts.needs),
+        ("source", facts.source),
+    )
+    table = Table(columns=(Column(), Column(wraps=True)), rows=tuple(row for row in rows if row[1]))
+    chart = "\n".join(map(_both_ends, _chart(name, step, per_unit)))
+    note = f"{ranks} ranks, {microbatches} microbatches; F, I and W of a rank's layers take 1 each, messages no time"
+    return Section(name, (Paragraph(EMPHASIS.sub(r"\1", _about(name))), Source(chart), table), note)
+
+
+def order_of(name: str, *, ranks: int, microbatches: int, chunks: int | None = None) -> list[list[str]]:
+    """The order of each rank in PyTorch's cells.
+
+    >>> order_of("1f1b", ranks=2, microbatches=2)[1]
+    ['1F0', '1B0', '1F1', '1B1']
+    """
+    name = schedules.canonical(name)
+    rows = schedule(name, ranks, microbatches, chunks or _chunks(schedules.traits(name)), group=GROUPS.get(name))
+    return [list(row) for row in rows]
+
+
+def _both_ends(line: str) -> str:
+    """The start and the end of a line that is too long for a terminal."""
+    if len(line) <= TERMINAL + 4:
+        return line
+    half = TERMINAL // 2
+    return f"{line[:half]} ~ {line[-half:]}"
 
 
 def _chunks(facts: Traits) -> int:
@@ -104,18 +152,22 @@ def _endless(name: str, step: Replay) -> float:
     return 1.0 - max(step.busy) / (longer - long)
 
 
+def _about(name: str) -> str:
+    return (getdoc(schedules[name]) or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
+
+
 def _summary(name: str) -> str:
-    text = (getdoc(schedules[name]) or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
+    text = _about(name)
     return f"{text} Here `group` is {GROUPS[name]}." if name in GROUPS else text
 
 
-def _chart(name: str, step: Replay) -> Iterator[str]:
-    width = round(step.makespan * COLUMNS)
+def _chart(name: str, step: Replay, columns: int = COLUMNS) -> Iterator[str]:
+    width = round(step.makespan * columns)
     slices = _slices(name, schedules.traits(name))
     for rank, row in enumerate(step.order.rows):
         line = ["."] * width
         for cells, start, end in zip(row, step.starts[rank], step.ends[rank], strict=True):
-            first, last = round(float(start) * COLUMNS), round(float(end) * COLUMNS)
+            first, last = round(float(start) * columns), round(float(end) * columns)
             text = "".join(_label(cell, step.order.ranks, slices) for cell in cells)
             line[first:last] = text.ljust(last - first, "-")[: last - first]
         yield f"{rank} {''.join(line)}"

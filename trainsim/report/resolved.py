@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from trainsim.units import format_count, format_layout
+from trainsim.report.described import plain
+from trainsim.tables.blocks import Block, Section
+from trainsim.tables.cells import Sign
+from trainsim.tables.table import Column, Table
+from trainsim.units import format_count
 
 SECTIONS = ("framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network", "what_if")
 PLAIN = {"network": {"algorithm": "auto"}, "what_if": []}
 SILENT = {"parallel": {"cp": 1, "ep": 1, "order": ["tp", "cp", "ep", "dp", "pp"]}}
 
 
-def resolved_lines(values: Mapping[str, Any]) -> Iterator[str]:
-    """The lines to print before a run; *values* is ``Scenario.resolved``."""
-    yield str(values["name"])
-    for section in SECTIONS:
-        value = values[section]
-        if value == PLAIN.get(section, ...):
-            continue
-        if section == "model":
-            yield f"  {section:<10} {_model(value)}"
-        elif isinstance(value, Mapping):
-            quiet = SILENT.get(section, {})
-            words = [_word(key, one) for key, one in value.items() if quiet.get(key, ...) != one]
-            yield f"  {section:<10} {', '.join(words)}"
-        else:
-            yield f"  {section:<10} {_plain(value)}"
+def resolved_section(values: Mapping[str, Any], file: str = "") -> Section:
+    """What to print before a run: a row per section, then what was derived; *values* is ``Scenario.resolved``."""
+    rows = tuple((section, text) for section in SECTIONS if (text := _text(section, values[section])))
+    blocks: list[Block] = [Table(columns=(Column(), Column(wraps=True)), rows=rows)]
     if values["derived"]:
-        yield "  derived"
-        width = max(map(len, values["derived"]))
-        yield from (f"    {key:<{width}}  {note}" for key, note in values["derived"].items())
+        derived = tuple((key, *_derived(note)) for key, note in values["derived"].items())
+        columns = (Column("derived"), Column(wraps=True), Column("from", wraps=True))
+        blocks.append(Table(columns=columns, rows=derived))
+    return Section(str(values["name"]), tuple(blocks), file)
+
+
+def _text(section: str, value: Any) -> str:
+    """What a section says, without what is always so; nothing if that is all of it."""
+    if value == PLAIN.get(section, ...):
+        return ""
+    if section == "model":
+        return _model(value)
+    if isinstance(value, Mapping):
+        quiet = SILENT.get(section, {})
+        return ", ".join(_word(key, inner) for key, inner in value.items() if quiet.get(key, ...) != inner)
+    return plain(value)
+
+
+def _derived(note: str) -> tuple[str, Sign]:
+    """
+    >>> [str(part) for part in _derived("8  (384 GPUs / (tp 4 x pp 12))")]
+    ['8', '384 GPUs / (tp 4 x pp 12)']
+    """
+    value, _, reason = str(note).partition("  (")
+    return value, Sign(reason.removesuffix(")"))
 
 
 def _model(model: Mapping[str, Any]) -> str:
@@ -50,16 +65,4 @@ def _word(key: str, value: Any) -> str:
     """
     if isinstance(value, bool):
         return key if value else f"no {key}"
-    if key == "layout":
-        return f"layout {format_layout(value)}"
-    return f"{key} {_plain(value)}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_plain(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_plain, value)) + "]"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)
+    return f"{key} {plain(value)}"

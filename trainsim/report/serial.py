@@ -29,7 +29,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         "hfu": speed.hfu,
         "bubble": _bubble(result),
         "breakdown_s": result.breakdown,
-        "waiting_s": {part: late for part, late in result.waiting.items() if late > 0},
+        "waiting_s": result.waiting,
         "breakdown_per_stage_s": list(result.breakdown_per_stage),
         "waits": [asdict(wait) for wait in result.waits],
         "memory": memory_dict(result),

@@ -137,7 +137,7 @@ def _text(column: Column, cell: Cell, like: float | None) -> str:
 
 
 def _nothing(cell: Cell) -> bool:
-    return cell is None or cell == "" or cell != cell  # NaN of a pandas frame
+    return cell is None or str(cell) == "" or cell != cell  # NaN of a pandas frame
 
 
 def _number(cell: Cell) -> float:

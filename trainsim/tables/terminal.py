@@ -164,7 +164,7 @@ def _cell(column: Column, cell: object, text: str, width: int) -> list[Text]:
         lines = Text(text, style=style).divide(breaks(text, width))
         for line in lines:
             line.rstrip()
-        return [_cut(line, width) for line in lines]
+        return [part for line in lines for part in line.divide(range(width, len(line), max(width, 1)))]
     return [_cut(Text(text, style=style), width)]
 
 

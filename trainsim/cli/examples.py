@@ -1,0 +1,45 @@
+"""Examples at the end of every command's help; a test reads them all."""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "": (
+        "trainsim run quickstart",
+        "trainsim run bloom_3d --set parallel.tp=8 --set parallel.pp=6",
+        "trainsim sweep bloom_3d --grid parallel.tp=2,4,8",
+        "trainsim explain bloom_3d",
+        "trainsim list models",
+        "trainsim show gpu h100-sxm5-80gb",
+    ),
+    "run": (
+        "trainsim run quickstart",
+        "trainsim run my_scenario.yaml --set parallel.tp=8 --out tp8",
+        "trainsim run bloom_3d --files gantt,trace",
+        "trainsim run bloom_3d --json",
+    ),
+    "sweep": (
+        "trainsim sweep bloom_3d --grid parallel.tp=2,4,8 --csv sweep.csv",
+        "trainsim sweep quickstart --grid parallel.tp=1,2 --grid parallel.pp=1,2",
+    ),
+    "compare": (
+        "trainsim compare bloom_3d bloom_slow_node",
+        "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",
+    ),
+    "explain": ("trainsim explain bloom_3d",),
+    "list": ("trainsim list", "trainsim list models"),
+    "show": (
+        "trainsim show topology dgx_h100 --out dgx.png",
+        "trainsim show model llama-3-8b",
+        "trainsim show schedule zb-h1 --stages 4 --microbatches 8",
+        "trainsim show gpu h100-sxm5-80gb",
+        "trainsim show framework megatron-core",
+        "trainsim show scenario bloom_3d",
+        "trainsim show memory quickstart --all",
+    ),
+}
+"""Commands by the word after ``trainsim``."""
+
+
+def epilog(command: str) -> str:
+    """The examples of a command as its help shows them, line by line."""
+    return "\n".join(("Examples:\n", "\b", *(f"  {line}" for line in EXAMPLES[command])))

@@ -1,0 +1,72 @@
+"""``trainsim list``: what there is of a kind, with a line about each."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from inspect import getdoc, isfunction
+from typing import Annotated, Any
+
+import typer
+
+from trainsim.cli.options import Json
+from trainsim.cli.writing import print_json, render
+from trainsim.errors import UnknownName
+from trainsim.tables.cells import Sign
+from trainsim.tables.table import Column, Table
+
+EMPHASIS = re.compile(r"[*`](\w[^*`]*)[*`]")
+KINDS = {  # where the things of each kind are, and what they are
+    "models": ("trainsim.models.known", "MODELS", "model shapes"),
+    "gpus": ("trainsim.hardware.gpu", "GPUS", "GPUs: datasheet and measured kernels"),
+    "topologies": ("trainsim.hardware.topology", "TOPOLOGIES", "machines: nodes, links and networks"),
+    "schedules": ("trainsim.schedules", "schedules", "pipeline schedules"),
+    "collectives": ("trainsim.collectives", "algorithms", "algorithms of collectives"),
+    "strategies": ("trainsim.sharding", "strategies", "how replicas share model states"),
+    "frameworks": ("trainsim.frameworks", "FRAMEWORKS", "what the training software does"),
+    "optimizers": ("trainsim.optimizers", "OPTIMIZERS", "optimizers and their states"),
+    "scenarios": ("trainsim.scenario.loading", "SCENARIOS", "scenarios that ship"),
+}
+
+
+def list_names(
+    kind: Annotated[str, typer.Argument(metavar="[KIND]", help=f"One of {', '.join(KINDS)}.")] = "",
+    as_json: Json = False,
+) -> None:
+    """What there is of a kind, a line each; without KIND, the kinds."""
+    about = described(kind) if kind else {name: words for name, (_, _, words) in KINDS.items()}
+    if as_json:
+        print_json(about)
+    else:
+        render(listing(about))
+
+
+def described(kind: str) -> dict[str, str]:
+    """Every name of a kind with a line about it. Raises UnknownName for a kind that there is not."""
+    if kind not in KINDS:
+        raise UnknownName("kind of thing", kind, KINDS)
+    module, attribute, _ = KINDS[kind]
+    known = getattr(import_module(module), attribute)
+    if hasattr(known, "descriptions"):
+        return dict(known.descriptions())
+    return {name: sentence(item, f"{module}.{name}") for name, item in known.items()}
+
+
+def listing(about: dict[str, str]) -> Table:
+    """A row per name."""
+    rows = tuple((name, Sign(words)) for name, words in about.items())
+    return Table(columns=(Column(), Column(wraps=True)), rows=rows)
+
+
+def sentence(item: Any, home: str) -> str:
+    """The first paragraph of what a registered thing says of itself: a function's docstring, else that of the module
+    that made it, which *home* probably is."""
+    if isfunction(item):
+        text = getdoc(item) or ""
+    else:
+        parts = [getattr(item, name) for name in dir(item) if not name.startswith("_")]
+        others = [part.__module__ for part in parts if isfunction(part) and part.__module__ != type(item).__module__]
+        found = next((sys.modules[name] for name in (home, *others) if name in sys.modules), None)
+        text = (found.__doc__ or "") if found else ""
+    return EMPHASIS.sub(r"\1", " ".join(text.strip().split("\n\n")[0].replace("``", "`").split()))

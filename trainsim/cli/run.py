@@ -1,0 +1,104 @@
+"""``trainsim run``: one scenario, printed and written to files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainsim.cli.options import Json, Name, Sets
+from trainsim.cli.reading import load, words
+from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
+from trainsim.errors import ScenarioError, UnknownName
+
+if TYPE_CHECKING:
+    from trainsim.result.result import Result
+    from trainsim.scenario.scenario import Scenario
+
+NO = 1  # exit status of a scenario that ran and whose answer is "no"
+NONE = "none"
+
+
+def run(
+    scenario: Name,
+    changes: Sets = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where files go. Default: out/SCENARIO__CHANGES/.")
+    ] = None,
+    files: Annotated[
+        str | None,
+        typer.Option("--files", metavar="WHAT,...", help="result, gantt, trace, report, or none. Default: all four."),
+    ] = None,
+    no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
+    as_json: Json = False,
+    no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
+) -> None:
+    """Simulate a step: numbers, charts, a trace and a report.
+
+    With --json nothing is written unless --files or --out asks for it.
+    """
+    kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
+    base = load(scenario, changes)
+    if no_fold:
+        base = base.replace({"simulation.fold": False})
+    folder = folder_for(out or default_folder(base, changes)) if kinds else None
+    result = _printed(base, scenario, changes, as_json=as_json)
+    if folder:
+        _write(result, folder, kinds, as_json=as_json)
+    if strict and not result.memory.fits:
+        raise typer.Exit(NO)
+
+
+def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool) -> tuple[str, ...]:
+    """The kinds of files to write, as the words of the command line say."""
+    from trainsim.report.files import FILES
+
+    if no_files and (files or out):
+        raise ScenarioError("--no-files writes nothing: leave out --files and --out, or --no-files")
+    if files is None:
+        return () if no_files or (as_json and not out) else tuple(FILES)
+    asked = tuple(word.strip() for word in files.split(",") if word.strip())
+    if asked == (NONE,):
+        return ()
+    if not asked:
+        raise ScenarioError(f"--files {files!r}: wants some of {', '.join(FILES)}, or {NONE}")
+    if unknown := next((word for word in asked if word not in FILES), None):
+        raise UnknownName("kind of file", unknown, (*FILES, NONE))
+    return tuple(kind for kind in FILES if kind in asked)
+
+
+def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: bool) -> Result:
+    """Run it and print what came out."""
+    from trainsim.report.progress import working
+    from trainsim.report.resolved import resolved_section
+    from trainsim.report.text import summary
+
+    if not as_json:
+        render(resolved_section(base.resolved))
+    with working(base.name) as phase:
+        result = base.run(phase)
+    if as_json:
+        print_json(result.to_dict())
+        return result
+    render(summary(result))
+    if not result.memory.fits:
+        print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
+    return result
+
+
+def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
+    from trainsim.report.files import save
+    from trainsim.report.progress import working
+    from trainsim.report.text import written
+
+    with working(result.name) as phase:
+        phase("drawing")
+        paths = save(result, folder, kinds)
+    if as_json:
+        print("\n".join(map(str, paths)), file=sys.stderr)
+    else:
+        render(written(paths))
