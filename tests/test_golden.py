@@ -7,8 +7,8 @@ import pytest
 
 from tests.runs import result
 from tests.traces import Shape
-from trainsim.report.actors import actors
 from trainsim.report.chart import chart
+from trainsim.report.drawn_ranks import drawn_ranks
 from trainsim.report.scene import scene
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,7 +36,7 @@ def test_scene(name):
     """A Gantt chart as data: lanes, boxes by look, texts."""
     shape, window = SCENES[name]
     run = result(shape)
-    drawn = scene(run, actors(run, run.pipeline), window or (0.0, run.duration), detailed=False)
+    drawn = scene(run, drawn_ranks(run, run.pipeline), window or (0.0, run.duration), detailed=False)
     lines = [f"lane {row.stream} of rank {row.rank}: {row.bottom:.2f} to {row.top:.2f}" for row in drawn.rows]
     for lane, boxes in (("compute", drawn.compute), ("beside", drawn.beside)):
         for look in sorted(boxes):

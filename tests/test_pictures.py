@@ -18,10 +18,10 @@ from trainsim.errors import InvalidPlan
 from trainsim.figures import legible
 from trainsim.report import chrome
 from trainsim.report import notes as noted
-from trainsim.report.actors import actors, look_of
 from trainsim.report.canvas import TALL, Note
 from trainsim.report.chart import chart
 from trainsim.report.chrome import excerpt
+from trainsim.report.drawn_ranks import drawn_ranks, look_of
 from trainsim.report.files import save_pictures
 from trainsim.report.intervals import joined
 from trainsim.report.lettering import width
@@ -88,7 +88,7 @@ def seconds_by_look(run, rank, window):
 
 def painted_by_look(run, rank, window):
     """The area of the boxes of a compute lane, and how many of them lie above each other anywhere."""
-    drawn = scene(run, actors(run, [rank]), window, detailed=False)
+    drawn = scene(run, drawn_ranks(run, [rank]), window, detailed=False)
     area = {look: boxes.area / TALL for look, boxes in drawn.compute.items() if look != "chunk"}
     own = sum(area.pop(look, 0.0) for look in OWN)
     return area | {"own": own, "wait": area.pop("exposed", 0.0) + area.pop("bubble", 0.0)}
@@ -111,7 +111,7 @@ def test_the_area_of_each_colour_is_the_time_spent_so(case):
 def test_nothing_is_painted_over(case):
     """Boxes of a compute lane fill it: at every moment their heights sum to the lane's."""
     run = run_of(case)
-    drawn = scene(run, actors(run, run.pipeline[:1]), (0.0, run.duration), detailed=False)
+    drawn = scene(run, drawn_ranks(run, run.pipeline[:1]), (0.0, run.duration), detailed=False)
     boxes = [column for look, column in drawn.compute.items() if look != "chunk"]
     left, right, bottom, top = (np.concatenate(column) for column in zip(*boxes, strict=True))
     for at in np.random.default_rng(1).uniform(0.0, run.duration, 300).tolist():
@@ -128,7 +128,7 @@ def test_what_looks_exposed_is_what_the_breakdown_calls_exposed(case):
     rank = run.pipeline[0]
     area = {
         look: boxes.area
-        for look, boxes in scene(run, actors(run, [rank]), (0.0, run.duration), detailed=False).compute.items()
+        for look, boxes in scene(run, drawn_ranks(run, [rank]), (0.0, run.duration), detailed=False).compute.items()
     }
     shown = sum(area.get(look, 0.0) for look in ("exposed", "dp", "gather", "offload", "other"))
     told = sum(run.breakdown[part] for part in ("dp", "offload")) + area.get("other", 0.0)
@@ -137,7 +137,7 @@ def test_what_looks_exposed_is_what_the_breakdown_calls_exposed(case):
 
 def test_communication_in_the_compute_chain_of_zero2_can_be_seen():
     run = test_sharding.result("zero2")
-    drawn = scene(run, actors(run, run.pipeline), (0.0, run.duration), detailed=False)
+    drawn = scene(run, drawn_ranks(run, run.pipeline), (0.0, run.duration), detailed=False)
     spent = seconds_by_look(run, run.pipeline[0], (0.0, run.duration))
     assert spent["dp"] > 0.05 * run.duration
     tall = drawn.compute["dp"].top - drawn.compute["dp"].bottom
@@ -156,7 +156,7 @@ def test_pixels_are_as_the_boxes(small):
     axes, height = figure.axes[0], pixels.shape[0]
     (x0, low), (x1, high) = axes.transData.transform([(0.0, -TALL), (small.duration, 0.0)])
     lane = pixels[round(height - high) : round(height - low), round(x0) : round(x1)].reshape(-1, 3)
-    drawn = scene(small, actors(small, [0]), (0.0, small.duration), detailed=True).compute
+    drawn = scene(small, drawn_ranks(small, [0]), (0.0, small.duration), detailed=True).compute
     for look in ("forward", "backward", "recompute", "bubble"):
         near = np.abs(lane - np.rint(np.array(to_rgb(LOOKS[look].fill)) * 255)).max(axis=1) <= 8
         share = drawn[look].area / small.duration if look in drawn else 0.0
@@ -166,11 +166,11 @@ def test_pixels_are_as_the_boxes(small):
 def test_a_strip_has_the_mean_colour_of_what_happens(long):
     from matplotlib.colors import to_rgb
 
-    image = strip(actors(long, long.pipeline), long.duration)
+    image = strip(drawn_ranks(long, long.pipeline), long.duration)
     assert image.shape == (len(long.pipeline) * ROWS, COLUMNS, 3)
     for k, rank in enumerate(long.pipeline):
         spent = seconds_by_look(long, rank, (0.0, long.duration))
-        passes = actors(long, [rank])[0].passes
+        passes = drawn_ranks(long, [rank])[0].passes
         own = {
             look: sum(e - s for w, s, e in zip(passes.work, passes.start, passes.end, strict=True) if w == work)
             for look, work in (("forward", "F"), ("backward", "B"))
@@ -200,7 +200,7 @@ def test_every_kind_has_a_look_and_neighbours_differ_in_grey():
 
 
 def test_the_boxes_of_a_whole_step_are_the_passes(small):
-    drawn = scene(small, actors(small, small.pipeline), (0.0, small.step_time), detailed=False)
+    drawn = scene(small, drawn_ranks(small, small.pipeline), (0.0, small.step_time), detailed=False)
     forward = drawn.compute["forward"]
     assert len(forward.left) == 3 * 4
     assert np.sum(forward.right - forward.left) == pytest.approx(12 * (1 + 0.2))
@@ -209,7 +209,7 @@ def test_the_boxes_of_a_whole_step_are_the_passes(small):
 
 
 def test_zoomed_in_every_span_is_a_box(small):
-    drawn = scene(small, actors(small, small.pipeline), (0.0, small.step_time), detailed=True)
+    drawn = scene(small, drawn_ranks(small, small.pipeline), (0.0, small.step_time), detailed=True)
     boxes = sum(len(some.left) for look, some in drawn.compute.items() if look not in ("bubble", "exposed"))
     boxes += sum(len(some.left) for some in drawn.beside.values())
     spans = sum(len(small.trace.spans(r, c).label) for r in small.pipeline for c in small.trace.chain_names(r))
@@ -220,7 +220,7 @@ def test_zoomed_in_every_span_is_a_box(small):
 def test_a_lane_beside_compute_shows_how_much_of_the_time_it_is_used():
     run = scenario().replace({"training.tp_overlap": "wgrad"}).run()
     table = run.timeline()
-    for actor in actors(run, run.pipeline):
+    for actor in drawn_ranks(run, run.pipeline):
         spans = actor.beside["tp"]["tp"]
         boxes, share = joined(spans, run.duration / 50)
         assert len(boxes.start) < len(spans.start)
@@ -232,7 +232,7 @@ def test_a_lane_beside_compute_shows_how_much_of_the_time_it_is_used():
 def test_gathers_are_drawn_alike_in_forward_and_backward_passes():
     """Gathers of one unit each lie apart in the forward pass as in the backward pass, where that can be seen."""
     run = test_sharding.result("fsdp2")
-    actor = actors(run, run.pipeline)[0]
+    actor = drawn_ranks(run, run.pipeline)[0]
     drawn = scene(run, [actor], (0.0, run.duration), detailed=False)
     gathers = actor.beside["dp"]["gather"]
     gaps = gathers.start[1:] - gathers.end[:-1]
@@ -240,8 +240,8 @@ def test_gathers_are_drawn_alike_in_forward_and_backward_passes():
 
 
 def test_two_passes_at_once_are_drawn_above_each_other(dualpipev):
-    drawn = scene(dualpipev, actors(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=False)
-    groups = [actor.groups for actor in actors(dualpipev, dualpipev.pipeline)]
+    drawn = scene(dualpipev, drawn_ranks(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=False)
+    groups = [actor.groups for actor in drawn_ranks(dualpipev, dualpipev.pipeline)]
     assert sum(int(((group.forward >= 0) & (group.other >= 0)).sum()) for group in groups) > 20
     forward, backward = drawn.compute["forward"], drawn.compute["backward"]
     paired = np.isin(forward.left, backward.left)
@@ -254,7 +254,7 @@ def test_two_passes_at_once_are_drawn_above_each_other(dualpipev):
 
 
 def test_later_chunks_have_a_bar_and_a_name(dualpipev):
-    stages = actors(dualpipev, dualpipev.pipeline)
+    stages = drawn_ranks(dualpipev, dualpipev.pipeline)
     drawn = scene(dualpipev, stages, (0.0, dualpipev.duration), detailed=False)
     assert len(drawn.compute["chunk"].left) >= sum(int((actor.passes.chunk == 1).sum()) for actor in stages)
     assert {"3", "3.1"} < {note.text for note in drawn.notes}
@@ -264,7 +264,7 @@ def test_later_chunks_have_a_bar_and_a_name(dualpipev):
 
 def test_kernels_of_half_a_backward_look_like_it(dualpipev):
     zoomed, passes = (
-        scene(dualpipev, actors(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=detailed)
+        scene(dualpipev, drawn_ranks(dualpipev, dualpipev.pipeline), (0.0, dualpipev.duration), detailed=detailed)
         for detailed in (True, False)
     )
     for look in ("input", "weight"):
@@ -274,7 +274,7 @@ def test_kernels_of_half_a_backward_look_like_it(dualpipev):
 
 def test_gathers_reductions_and_exposed_waits_look_different():
     run = test_sharding.result("zero3, nothing ahead")
-    drawn = scene(run, actors(run, run.pipeline), (0.0, run.step_time), detailed=False)
+    drawn = scene(run, drawn_ranks(run, run.pipeline), (0.0, run.step_time), detailed=False)
     assert {"gather", "dp"} <= set(drawn.beside)
     waits = drawn.compute["exposed"]
     assert (waits.top - waits.bottom == TALL).any()
@@ -285,7 +285,7 @@ def test_gathers_reductions_and_exposed_waits_look_different():
 
 def test_short_steps_are_one_panel_and_long_ones_three(small, long):
     for run, panels in ((small, 1), (long, 3)):
-        parts = windows(actors(run, run.pipeline), run.step_time, run.bubble.warmup_s, run.bubble.cooldown_s)
+        parts = windows(drawn_ranks(run, run.pipeline), run.step_time, run.bubble.warmup_s, run.bubble.cooldown_s)
         assert len(parts) == panels
         assert parts[0].start == 0.0
         assert parts[-1].end == run.step_time
@@ -293,7 +293,7 @@ def test_short_steps_are_one_panel_and_long_ones_three(small, long):
 
 
 def test_the_steady_state_of_a_deep_pipeline_is_zoomed_in(deep):
-    stages = actors(deep, chosen(deep))
+    stages = drawn_ranks(deep, chosen(deep))
     start, steady, end = windows(stages, deep.step_time, deep.bubble.warmup_s, deep.bubble.cooldown_s)
     assert end.end - end.start == pytest.approx(start.end - start.start)
     assert steady.end - steady.start < start.end - start.start
@@ -463,7 +463,10 @@ def test_a_small_trace_is_whole_and_a_large_one_an_excerpt(deep, small, tmp_path
     few = excerpt(deep, events=sum(size.values()) - 1)
     assert few.ranks == few_of(deep)
     assert few.window[1] == np.inf
-    less = excerpt(deep, events=sum(size[rank] for rank in few.ranks) // 2)
+    three = excerpt(deep, events=sum(size[rank] for rank in few.ranks) - 1)
+    assert three.ranks == (0, few.ranks[len(few.ranks) // 2], 71)
+    assert three.window[1] == np.inf
+    less = excerpt(deep, events=sum(size[rank] for rank in three.ranks) // 2)
     assert less.window[1] == pytest.approx(deep.duration / 2, rel=0.01)
     assert "the first" in less.words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainsim.report.actors import actors, named
+from trainsim.report.drawn_ranks import drawn_ranks, named
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -15,7 +15,7 @@ def chart(result: Result, ranks: Sequence[int] | None = None, *, column: float |
     """A line per rank; each column is *column* seconds (by default, 100 columns in all): the name of the pass that
     fills it (``F3``, ``B0.1`` for chunk 1, ``F3&B1`` for two at once), dashes while it goes on, a dot where the rank
     waits, ``=`` for the rest of the step."""
-    stages = actors(result, result.ranks(ranks))
+    stages = drawn_ranks(result, result.ranks(ranks))
     column = column or (result.duration or 1.0) / 100
     width = round(result.duration / column)
     lines = []

@@ -23,8 +23,8 @@ from trainsim.units import format_time
 if TYPE_CHECKING:
     from trainsim.result.result import Result
 
-MOST_EVENTS = 350_000
-"""Events of a trace that nobody asked for by ranks: about 45 MB before compression."""
+MOST_EVENTS = 250_000
+"""Events of a trace that nobody asked for by ranks: about 33 MB before compression."""
 STREAMS = ("compute", "tp", "cp", "ep", "pp", "dp", "offload")
 """Threads in this order; other streams follow."""
 Threads = dict[tuple[str, str], int]
@@ -41,13 +41,18 @@ class Excerpt(NamedTuple):
 
 
 def excerpt(result: Result, events: int | None = None) -> Excerpt:
-    """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages and as much of
-    their time as fits."""
+    """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages, or
+    three, or as much of their time as fits."""
     events = MOST_EVENTS if events is None else events
     size = {rank: _spans(result.trace, rank) for rank in result.pipeline}
     if sum(size.values()) <= events:
         return Excerpt(result.pipeline, (0.0, np.inf))
-    ranks = few_of(result)
+    few = few_of(result)
+    ranks = (
+        few
+        if sum(size[rank] for rank in few) <= events
+        else tuple(dict.fromkeys((few[0], few[len(few) // 2], few[-1])))
+    )
     part = min(1.0, events / sum(size[rank] for rank in ranks))
     end = result.duration * part if part < 1 else np.inf
     words = f"ranks {', '.join(map(str, ranks))}" + (f" and the first {format_time(end)}" if part < 1 else "")

@@ -12,8 +12,8 @@ import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints
 from trainsim.analysis.slots import Passes
-from trainsim.report.actors import Actor, Groups, Looks, name
 from trainsim.report.canvas import TALL, Canvas, Note
+from trainsim.report.drawn_ranks import DrawnRank, Looks, PassGroups, name
 from trainsim.report.intervals import NONE, Intervals, seconds_until, union, without
 
 BANDS = ("recompute", "tp", "cp", "ep", "host", "other", "optimizer", "pp", "gather", "dp", "offload", "delay")
@@ -44,7 +44,7 @@ class Stack(NamedTuple):
         return next((low, high) for name, low, high in self.levels if name == look)
 
 
-def draw_compute(canvas: Canvas, actor: Actor, top: float) -> None:
+def draw_compute(canvas: Canvas, actor: DrawnRank, top: float) -> None:
     """All that the compute chain of *actor* does in the window, in the lane under *top*."""
     looks = {look: spans.clipped(canvas.window) for look, spans in actor.doing.items()}
     least = SEEN * canvas.pixel
@@ -63,7 +63,7 @@ def draw_compute(canvas: Canvas, actor: Actor, top: float) -> None:
     say_why(canvas, actor, top)
 
 
-def _stack(looks: Looks, passes: Passes, groups: Groups, holes: Intervals) -> Stack:
+def _stack(looks: Looks, passes: Passes, groups: PassGroups, holes: Intervals) -> Stack:
     """What the pieces of passes between *holes* are made of."""
     pieces, group = without(groups.spans, holes)
     length = np.maximum(pieces.seconds, 1e-300)
@@ -91,7 +91,7 @@ def _stack(looks: Looks, passes: Passes, groups: Groups, holes: Intervals) -> St
     return Stack(pieces, group, tuple(levels))
 
 
-def _mark_chunks(canvas: Canvas, passes: Passes, groups: Groups, stack: Stack, top: float) -> None:
+def _mark_chunks(canvas: Canvas, passes: Passes, groups: PassGroups, stack: Stack, top: float) -> None:
     """A bar along the top of passes over later chunks; the taller, the later."""
     if not len(passes.work) or not passes.chunk.max():
         return
@@ -106,7 +106,7 @@ def _mark_chunks(canvas: Canvas, passes: Passes, groups: Groups, stack: Stack, t
             canvas.add("chunk", stack.spans.where(of), edge - tall, edge)
 
 
-def _number(canvas: Canvas, actor: Actor, groups: Groups, stack: Stack, top: float) -> None:
+def _number(canvas: Canvas, actor: DrawnRank, groups: PassGroups, stack: Stack, top: float) -> None:
     """The microbatch of each pass, above the bands of the piece next to its middle that is about as long as any."""
     passes, length = actor.passes, stack.spans.seconds
     longest = np.zeros(len(groups.forward))
@@ -130,7 +130,7 @@ def _number(canvas: Canvas, actor: Actor, groups: Groups, stack: Stack, top: flo
                 )  # fmt: skip
 
 
-def say_why(canvas: Canvas, actor: Actor, top: float, *, update: bool = True) -> None:
+def say_why(canvas: Canvas, actor: DrawnRank, top: float, *, update: bool = True) -> None:
     """What each wait is for, and what is done outside the passes."""
     rest, middle = actor.idle, top - TALL / 2
     wide = rest.end - rest.start > 2 * canvas.pixel

@@ -9,12 +9,12 @@ import numpy as np
 
 from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
-from trainsim.report.actors import Actor, actors
 from trainsim.report.canvas import Scene
+from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import scene
 from trainsim.report.strip import strip
-from trainsim.report.windows import Window, checked, chosen, detailed, windows
+from trainsim.report.windows import Panel, checked, chosen, detailed, windows
 from trainsim.units import format_time
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def gantt(
 
     Raises InvalidPlan for a window that is empty or outside the step.
     """
-    stages = actors(result, chosen(result) if ranks is None else ranks)
+    stages = drawn_ranks(result, chosen(result) if ranks is None else ranks)
     some = ranks is None and len(stages) < len(result.pipeline)
-    everyone = actors(result, result.pipeline) if some else stages
+    everyone = drawn_ranks(result, result.pipeline) if some else stages
     parts = _windows(result, stages, window, steps)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
     layout = _layout(scenes, everyone, some=some)
@@ -74,17 +74,17 @@ def gantt(
 
 
 def _windows(
-    result: Result, stages: Sequence[Actor], window: tuple[float, float] | None, steps: int
-) -> tuple[Window, ...]:
+    result: Result, stages: Sequence[DrawnRank], window: tuple[float, float] | None, steps: int
+) -> tuple[Panel, ...]:
     if window is None:
         bubble, ends = result.bubble, result.step_ends[:steps]
         until = result.duration if steps == result.steps else ends[-1]
         return windows(stages, until, bubble.warmup_s, bubble.cooldown_s, ends=ends)
     start, end = checked(window, result.duration)
-    return (Window(f"{format_time(start)} to {format_time(end)}", start, end),)
+    return (Panel(f"{format_time(start)} to {format_time(end)}", start, end),)
 
 
-def _layout(scenes: Sequence[Scene], everyone: Sequence[Actor], *, some: bool) -> Layout:
+def _layout(scenes: Sequence[Scene], everyone: Sequence[DrawnRank], *, some: bool) -> Layout:
     """*some*: not everyone is in the panels, so that the strip is needed, and may be taller."""
     tallest = max(drawn.height for drawn in scenes)
     most = ALONE if len(everyone) == 1 else 0.62
@@ -94,7 +94,7 @@ def _layout(scenes: Sequence[Scene], everyone: Sequence[Actor], *, some: bool) -
 
 
 def _overview(
-    axes: Axes, result: Result, everyone: Sequence[Actor], parts: Sequence[Window], drawn: Sequence[Actor]
+    axes: Axes, result: Result, everyone: Sequence[DrawnRank], parts: Sequence[Panel], drawn: Sequence[DrawnRank]
 ) -> None:
     """The whole step of all stages as a strip of pixels, with frames around the windows below."""
     from matplotlib.patches import Rectangle
@@ -115,13 +115,13 @@ def _overview(
     axes.set_title(words, loc="left", fontsize=9, color="#444444", pad=3)
 
 
-def draw_strip(axes: Axes, stages: Sequence[Actor], duration: float) -> None:
+def draw_strip(axes: Axes, stages: Sequence[DrawnRank], duration: float) -> None:
     """A row of pixels per stage."""
     image, extent = strip(stages, duration), (0.0, duration, float(len(stages)), 0.0)
     axes.imshow(image, extent=extent, aspect="auto", interpolation="antialiased", zorder=2)
     axes.set_yticks([0.5, len(stages) - 0.5], [f"stage {stages[0].stage}", f"stage {stages[-1].stage}"])
     axes.tick_params(axis="y", length=0)
-    time_axis(axes, Window("", 0.0, duration))
+    time_axis(axes, Panel("", 0.0, duration))
     axes.grid(visible=False)
 
 

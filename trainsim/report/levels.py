@@ -38,14 +38,14 @@ class Edge(NamedTuple):
     level: Floats
 
 
-def edges(found: Stairs) -> Iterator[Edge]:
+def edges(stairs: Stairs) -> Iterator[Edge]:
     """The upper edge of each category, the top one first: painted down to zero in this order, each covers the ones
     before it. Only moments at which an edge moves are in it."""
-    height = found.top
-    for category in reversed([*found.levels]):
+    height = stairs.top
+    for category in reversed([*stairs.levels]):
         moves = np.append(True, height[1:] != height[:-1])
-        yield Edge(category, found.times[moves], height[moves])
-        height = height - found.levels[category]
+        yield Edge(category, stairs.times[moves], height[moves])
+        height = height - stairs.levels[category]
 
 
 def drawn(use: MemoryUse) -> tuple[StageMemory, ...]:

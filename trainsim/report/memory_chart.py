@@ -10,13 +10,13 @@ import numpy as np
 from trainsim.analysis.memory import StageMemory
 from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
-from trainsim.report.actors import Actor, actors
+from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
 from trainsim.report.levels import STACK, Edge, Stairs, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of, verdicts
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, legend_row, time_axis
 from trainsim.report.strip import painted, strip
 from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY
-from trainsim.report.windows import Window, checked
+from trainsim.report.windows import Panel, checked
 from trainsim.units import format_bytes, format_number_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Scale(NamedTuple):
     """What all panels have in common: ``top`` is the highest level (bytes), ``height`` that of a panel (inches),
     ``columns`` the number of moments."""
 
-    window: Window
+    window: Panel
     top: float
     capacity: float
     height: float
@@ -66,7 +66,7 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
     total = HEAD + len(stages) * (TITLE + height + GAP + PASSES) + FOOT
     figure = new_figure(figsize=(WIDTH, total), dpi=DPI, facecolor="white")
     bottom, kinds = total - HEAD, set[str]()
-    for stage, who in zip(stages, actors(result, [one.rank for one in stages]), strict=True):
+    for stage, who in zip(stages, drawn_ranks(result, [fullest.rank for fullest in stages]), strict=True):
         bottom -= TITLE + height
         axes = add_axes(figure, bottom, height, total)
         _panel(axes, result, stage, scale)
@@ -78,19 +78,19 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
     return figure
 
 
-def _window(result: Result, window: tuple[float, float] | None) -> Window:
+def _window(result: Result, window: tuple[float, float] | None) -> Panel:
     if window is None:
-        return Window("", 0.0, result.duration or 1.0)
-    return Window("", *checked(window, result.duration))
+        return Panel("", 0.0, result.duration or 1.0)
+    return Panel("", *checked(window, result.duration))
 
 
 def _panel(axes: Axes, result: Result, stage: StageMemory, scale: Scale) -> None:
     part = scale.window
-    found = stairs(stage, (part.start, part.end), scale.columns)
-    _areas(axes, found)
+    held = stairs(stage, (part.start, part.end), scale.columns)
+    _areas(axes, held)
     axes.set_xlim(part.start, part.end)
     axes.set_ylim(0.0, scale.top / GIB)
-    _capacity(axes, found, scale)
+    _capacity(axes, held, scale)
     for end in result.step_ends[:-1]:
         axes.axvline(end, color="#111111", linewidth=0.8, linestyle=(0, (4, 3)), zorder=6)
     if part.start <= stage.peak_at_s <= part.end:
@@ -106,10 +106,10 @@ def _panel(axes: Axes, result: Result, stage: StageMemory, scale: Scale) -> None
     axes.set_title(peak_words(result, stage), loc="right", fontsize=8.5, color=CRITICAL if over else "#222222", pad=3)
 
 
-def _areas(axes: Axes, found: Stairs) -> None:
+def _areas(axes: Axes, held: Stairs) -> None:
     """Categories upon each other, the upper ones first, each painted over by those below it."""
-    for k, edge in enumerate(edges(found)):
-        axes.add_artist(_area(edge, found.end, 0.0, facecolor=MEMORY[edge.category], zorder=2 + 0.01 * k))
+    for k, edge in enumerate(edges(held)):
+        axes.add_artist(_area(edge, held.end, 0.0, facecolor=MEMORY[edge.category], zorder=2 + 0.01 * k))
 
 
 def _area(edge: Edge, end: float, base: float, **look: Any) -> PathPatch:
@@ -123,16 +123,16 @@ def _area(edge: Edge, end: float, base: float, **look: Any) -> PathPatch:
     return PathPatch(Path(np.concatenate([np.column_stack([times, level]), ends]), closed=False), linewidth=0, **look)
 
 
-def _capacity(axes: Axes, found: Stairs, scale: Scale) -> None:
+def _capacity(axes: Axes, held: Stairs, scale: Scale) -> None:
     """The line at which the memory is full, and what does not fit hatched."""
-    full, top = scale.capacity / GIB, found.top / GIB
+    full, top = scale.capacity / GIB, held.top / GIB
     if not scale.shows_capacity:
         return
     axes.axhline(full, color=CRITICAL, linewidth=1.2, zorder=7)
     if (top > full).any():
-        edge = next(edges(found))
+        edge = next(edges(held))
         look = {"facecolor": "none", "edgecolor": CRITICAL, "hatch": "////", "zorder": 4}
-        axes.add_artist(_area(edge, found.end, full, **look))
+        axes.add_artist(_area(edge, held.end, full, **look))
 
 
 def _sides(axes: Axes, scale: Scale) -> None:
@@ -146,7 +146,7 @@ def _sides(axes: Axes, scale: Scale) -> None:
     axes.tick_params(axis="x", bottom=False, labelbottom=False)
 
 
-def _passes(axes: Axes, stage: Actor, part: Window, *, last: bool) -> None:
+def _passes(axes: Axes, stage: DrawnRank, part: Panel, *, last: bool) -> None:
     """Forward, backward and optimizer, as in the Gantt chart."""
     image, extent = strip([stage], part.end, start=part.start), (part.start, part.end, 1.0, 0.0)
     axes.imshow(image, extent=extent, aspect="auto", interpolation="antialiased", zorder=2)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainsim.analysis.memory import StageMemory
-from trainsim.report.actors import Actor, actors
 from trainsim.report.compute_lane import MAIN
+from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
 from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of
 from trainsim.report.style import LOOKS, MEMORY
@@ -38,7 +38,7 @@ def memory_charts(result: Result) -> str:
     use = result.memory
     some = drawn(use)
     top = top_of(use)
-    who = actors(result, [stage.rank for stage in some])
+    who = drawn_ranks(result, [stage.rank for stage in some])
     charts = [_chart(result, stage, one, top) for stage, one in zip(some, who, strict=True)]
     if len(some) < len(use.per_stage):
         charts.insert(len(some) // 2, "<p class='note'>...</p>")
@@ -46,10 +46,10 @@ def memory_charts(result: Result) -> str:
     return "".join(charts) + _legend(seen)
 
 
-def _chart(result: Result, stage: StageMemory, who: Actor, top: float) -> str:
+def _chart(result: Result, stage: StageMemory, who: DrawnRank, top: float) -> str:
     end, capacity = result.duration or 1.0, result.memory.capacity
-    found = stairs(stage, (0.0, end), COLUMNS)
-    areas = "".join(_area(edge, end, top) for edge in edges(found))
+    held = stairs(stage, (0.0, end), COLUMNS)
+    areas = "".join(_area(edge, end, top) for edge in edges(held))
     full = f"<path class='full' d='M0 {_height(capacity, top)}H{WIDE}'/>" if capacity <= top else ""
     over = " class='alarm'" if stage.needed > capacity else ""
     box = f"viewBox='0 0 {WIDE} {HIGH + 12}' preserveAspectRatio='none'"
@@ -79,7 +79,7 @@ def _area(edge: Edge, end: float, top: float) -> str:
     return f"<path fill='{MEMORY[edge.category]}' d='M0 {HIGH}{''.join(path)}H{WIDE}V{HIGH}'/>"
 
 
-def _strip(who: Actor, end: float) -> str:
+def _strip(who: DrawnRank, end: float) -> str:
     """The passes of a rank as bars under its chart."""
     boxes: dict[str, list[str]] = {}
     for kind, first, after in _runs(who, end):
@@ -87,16 +87,16 @@ def _strip(who: Actor, end: float) -> str:
     return "".join(f"<path fill='{LOOKS[kind].fill}' d='{''.join(some)}'/>" for kind, some in boxes.items())
 
 
-def _runs(who: Actor, end: float) -> Iterator[tuple[str, int, int]]:
+def _runs(who: DrawnRank, end: float) -> Iterator[tuple[str, int, int]]:
     """(Kind, left, right) of what a rank does, in units of a chart."""
     works = [MAIN[work] for work in who.passes.work] + [piece.kind for piece in who.update]
     starts = np.concatenate([who.passes.start, [piece.start for piece in who.update]])
     ends = np.concatenate([who.passes.end, [piece.end for piece in who.update]])
     order = np.argsort(starts, kind="stable")
     at = (np.arange(WIDE // 2) + 0.5) / (WIDE // 2) * end
-    found = np.searchsorted(starts[order], at, side="right") - 1
+    held = np.searchsorted(starts[order], at, side="right") - 1
     doing = [
-        works[order[k]] if k >= 0 and time < ends[order[k]] else "" for k, time in zip(found.tolist(), at, strict=True)
+        works[order[k]] if k >= 0 and time < ends[order[k]] else "" for k, time in zip(held.tolist(), at, strict=True)
     ]
     x = 0
     for kind, some in groupby(doing):

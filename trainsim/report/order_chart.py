@@ -12,7 +12,7 @@ from trainsim.report.canvas import GAP, TALL, Canvas, Note, Row, Scene
 from trainsim.report.compute_lane import BAR, MAIN
 from trainsim.report.intervals import Intervals
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, legend, panel
-from trainsim.report.windows import Window
+from trainsim.report.windows import Panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def order_chart(name: str, step: Replay, *, slices: int = 1) -> Figure:
     total = HEAD + drawn.height * scale + FOOT
     figure = new_figure(figsize=(WIDTH, total), dpi=DPI, facecolor="white")
     axes = add_axes(figure, FOOT, drawn.height * scale, total)
-    panel(axes, drawn, Window("", *drawn.window), scale)
+    panel(axes, drawn, Panel("", *drawn.window), scale)
     axes.set_yticks(axes.get_yticks(), [f"rank {rank}" for rank in range(ranks)])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("time, where forward, I and W of all layers of a rank take 1 each", fontsize=8.5, color="#444444")

@@ -11,7 +11,7 @@ from trainsim.report import lettering
 from trainsim.report.canvas import GAP, Boxes, Scene
 from trainsim.report.notes import write_notes
 from trainsim.report.style import CRITICAL, LOOKS
-from trainsim.report.windows import Window
+from trainsim.report.windows import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,7 @@ def how_to_read(kinds: Container[str], stages: int) -> str:
     return (CHUNKS if "chunk" in kinds else NUMBERS) + BANDS + (WAITS if stages > 1 else "")
 
 
-def panel(axes: Axes, drawn: Scene, part: Window, scale: float, *, path: CriticalPath | None = None) -> bool:
+def panel(axes: Axes, drawn: Scene, part: Panel, scale: float, *, path: CriticalPath | None = None) -> bool:
     """Everything in one window; *scale* is inches per lane height. Whether the critical *path* is in it."""
     for z, look in enumerate(ORDER):
         if look in drawn.compute:
@@ -167,7 +167,7 @@ def _critical(axes: Axes, path: CriticalPath, drawn: Scene) -> bool:
     return bool(lines)
 
 
-def time_axis(axes: Axes, part: Window) -> None:
+def time_axis(axes: Axes, part: Panel) -> None:
     """Ticks in seconds or milliseconds, with thin lines."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainsim.report.actors import Actor
 from trainsim.report.canvas import GAP, TALL, THIN, Canvas, Row, Scene
 from trainsim.report.compute_lane import WAITS, draw_compute, say_why
+from trainsim.report.drawn_ranks import DrawnRank
 from trainsim.report.side_lanes import Streams, draw_beside, thin_lanes
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
 
 
-def scene(result: Result, stages: Sequence[Actor], window: tuple[float, float], *, detailed: bool) -> Scene:
+def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, float], *, detailed: bool) -> Scene:
     """What the window shows: passes as boxes, or (*detailed*) every kernel and collective."""
     canvas, rows, y = Canvas(window), list[Row](), 0.0
     for actor in stages:
@@ -35,7 +35,7 @@ def scene(result: Result, stages: Sequence[Actor], window: tuple[float, float], 
     return canvas.scene(tuple(rows), detailed=detailed)
 
 
-def _draw_waits(canvas: Canvas, actor: Actor, top: float) -> None:
+def _draw_waits(canvas: Canvas, actor: DrawnRank, top: float) -> None:
     for look in WAITS:
         canvas.add(look, actor.doing[look], top - TALL, top)
     say_why(canvas, actor, top, update=False)

@@ -9,9 +9,9 @@ import numpy as np
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats, Ints
-from trainsim.report.actors import Actor, look_of, named
 from trainsim.report.canvas import GAP, Canvas, Note
 from trainsim.report.compute_lane import MAIN
+from trainsim.report.drawn_ranks import DrawnRank, look_of, named
 from trainsim.report.intervals import Intervals, joined
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ Places = dict[str, tuple[float, float]]
 """Stream -> bottom and top of its lane."""
 
 
-def thin_lanes(actor: Actor) -> tuple[str, ...]:
+def thin_lanes(actor: DrawnRank) -> tuple[str, ...]:
     """The names of the lanes under the compute lane."""
     return (*(("pp",) if len(actor.sent.start) else ()), *actor.beside)
 
 
-def draw_beside(canvas: Canvas, actor: Actor, places: Places) -> None:
+def draw_beside(canvas: Canvas, actor: DrawnRank, places: Places) -> None:
     """Messages, and what chains beside the passes do; what is less than a pixel apart is one box, as high as its
     share of that time."""
     if "pp" in places:
@@ -43,7 +43,7 @@ def draw_beside(canvas: Canvas, actor: Actor, places: Places) -> None:
 class Streams:
     """The spans of one rank in a window, by stream."""
 
-    def __init__(self, trace: Trace, actor: Actor, window: tuple[float, float]):
+    def __init__(self, trace: Trace, actor: DrawnRank, window: tuple[float, float]):
         self.actor, self.labels = actor, trace.labels
         self.columns: list[tuple[Ints, Floats, Floats]] = []
         names: dict[str, None] = {}

@@ -9,12 +9,12 @@ import numpy as np
 
 from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
-from trainsim.report.actors import actors
+from trainsim.report.drawn_ranks import drawn_ranks
 from trainsim.report.gantt import draw_strip
 from trainsim.report.panel import WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import scene
 from trainsim.report.strip import painted
-from trainsim.report.windows import Window, checked, chosen
+from trainsim.report.windows import Panel, checked, chosen
 from trainsim.units import format_time
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def stacked(results: Sequence[Result], names: Sequence[str], *, window: tuple[fl
     Long steps are drawn as strips of pixels unless a window zooms in. Raises InvalidPlan for an empty window.
     """
     longest = max(result.duration for result in results)
-    part = Window("", *checked(window or (0.0, longest), longest, "the longest run"))
-    every = [actors(result, chosen(result)) for result in results]
+    part = Panel("", *checked(window or (0.0, longest), longest, "the longest run"))
+    every = [drawn_ranks(result, chosen(result)) for result in results]
     long = not window and any(len(stage.passes.work) > MOST for stages in every for stage in stages)
     scenes = (
         []

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats
-from trainsim.report.actors import Actor
 from trainsim.report.compute_lane import MAIN
+from trainsim.report.drawn_ranks import DrawnRank
 from trainsim.report.intervals import Intervals, joined, without
 from trainsim.report.style import LOOKS
 
@@ -36,7 +36,7 @@ class Weighted(NamedTuple):
         return until
 
 
-def strip(stages: Sequence[Actor], end: float, *, start: float = 0.0) -> Pixels:
+def strip(stages: Sequence[DrawnRank], end: float, *, start: float = 0.0) -> Pixels:
     """Red, green and blue of [ranks * ROWS, COLUMNS] pixels from *start* to *end* (seconds); idle time is white."""
     image = np.empty((len(stages), COLUMNS, 3), np.uint8)
     edges = start + np.arange(COLUMNS + 1) / COLUMNS * (end - start)
@@ -45,7 +45,7 @@ def strip(stages: Sequence[Actor], end: float, *, start: float = 0.0) -> Pixels:
     return image.repeat(ROWS, axis=0)
 
 
-def strip_looks(actor: Actor) -> dict[str, Weighted]:
+def strip_looks(actor: DrawnRank) -> dict[str, Weighted]:
     """What a strip shows of a rank: passes, exposed communication, and what is done outside the passes.
 
     Communication that the compute chain itself carries out inside a pass is exposed too; rows of the trace are taken
@@ -73,7 +73,7 @@ def strip_looks(actor: Actor) -> dict[str, Weighted]:
     return looks
 
 
-def painted(stages: Sequence[Actor]) -> set[str]:
+def painted(stages: Sequence[DrawnRank]) -> set[str]:
     """The kinds that a strip shows; idle time is white."""
     return {
         look.removeprefix("update ")
@@ -83,7 +83,7 @@ def painted(stages: Sequence[Actor]) -> set[str]:
     }
 
 
-def _row(actor: Actor, edges: Floats) -> Pixels:
+def _row(actor: DrawnRank, edges: Floats) -> Pixels:
     from matplotlib.colors import to_rgb
 
     colour, free = np.zeros((COLUMNS, 3)), np.ones(COLUMNS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trainsim.errors import InvalidPlan
-from trainsim.report.actors import Actor
+from trainsim.report.drawn_ranks import DrawnRank
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -25,7 +25,7 @@ KERNELS = 900
 """... if no rank has more kernels and collectives than these in it."""
 
 
-class Window(NamedTuple):
+class Panel(NamedTuple):
     """A part of the step, seconds, and its name."""
 
     title: str
@@ -56,8 +56,8 @@ def few_of(result: Result) -> tuple[int, ...]:
 
 
 def windows(
-    stages: Sequence[Actor], step: float, warmup: float, cooldown: float, *, ends: Sequence[float] = ()
-) -> tuple[Window, ...]:
+    stages: Sequence[DrawnRank], step: float, warmup: float, cooldown: float, *, ends: Sequence[float] = ()
+) -> tuple[Panel, ...]:
     """The whole step if its passes fit in one panel; else three windows of one length, of which the middle one is
     shorter where single passes could not be told apart.
 
@@ -66,7 +66,7 @@ def windows(
     window between shows the end of one of them.
     """
     if max(int((stage.passes.start < step).sum()) for stage in stages) <= WHOLE:
-        return (Window(f"{len(ends)} steps" if len(ends) > 1 else "whole step", 0.0, step),)
+        return (Panel(f"{len(ends)} steps" if len(ends) > 1 else "whole step", 0.0, step),)
     firsts = [
         min((stage.passes.end[_first(stage, work)] for work in "BI" if work in stage.passes.work), default=0.0)
         for stage in stages
@@ -80,26 +80,26 @@ def windows(
     half = min(length, TOLD_APART * float(np.median([typical(stage) for stage in stages]))) / 2
     title = ("from step to step" if between else "steady state") + (", zoomed in" if 2 * half < length else "")
     return (
-        Window("start: warm-up and first steady microbatches", 0.0, length),
-        Window(title, middle - half, middle + half),
-        Window("end: last steady microbatches, cool-down and update", step - length, step),
+        Panel("start: warm-up and first steady microbatches", 0.0, length),
+        Panel(title, middle - half, middle + half),
+        Panel("end: last steady microbatches, cool-down and update", step - length, step),
     )
 
 
-def _first(stage: Actor, work: str) -> int:
+def _first(stage: DrawnRank, work: str) -> int:
     return stage.passes.work.index(work)
 
 
-def _last(stage: Actor, work: str) -> int:
+def _last(stage: DrawnRank, work: str) -> int:
     return len(stage.passes.work) - 1 - stage.passes.work[::-1].index(work)
 
 
-def typical(stage: Actor) -> float:
+def typical(stage: DrawnRank) -> float:
     """Seconds of the typical pass of a rank."""
     return float(np.median(stage.passes.end - stage.passes.start))
 
 
-def detailed(result: Result, stages: Sequence[Actor], start: float, end: float) -> bool:
+def detailed(result: Result, stages: Sequence[DrawnRank], start: float, end: float) -> bool:
     """Whether single kernels can be told apart in a window."""
     passes = sum(int(((s.passes.end > start) & (s.passes.start < end)).sum()) for s in stages)
     if passes > DETAILED:

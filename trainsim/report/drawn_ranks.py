@@ -25,7 +25,7 @@ Looks = dict[str, Intervals]
 """How it looks -> when."""
 
 
-class Groups(NamedTuple):
+class PassGroups(NamedTuple):
     """Passes, two that run at once together: when, and the numbers of a forward and of another pass that are in each
     (-1 for none)."""
 
@@ -33,14 +33,14 @@ class Groups(NamedTuple):
     forward: Ints
     other: Ints
 
-    def clipped(self, window: tuple[float, float]) -> Groups:
+    def clipped(self, window: tuple[float, float]) -> PassGroups:
         """What lies in *window*."""
         seen = (self.spans.end > window[0]) & (self.spans.start < window[1]) & (self.spans.end > self.spans.start)
-        return Groups(self.spans.where(seen).clipped(window), self.forward[seen], self.other[seen])
+        return PassGroups(self.spans.where(seen).clipped(window), self.forward[seen], self.other[seen])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Actor:
+class DrawnRank:
     """One rank to draw."""
 
     lanes: Lanes
@@ -66,7 +66,7 @@ class Actor:
         return whole(slots(self.lanes, self._class))
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> PassGroups:
         """The same, two that run at once together."""
         return grouped(self.passes)
 
@@ -130,9 +130,9 @@ class Actor:
         return {look: Intervals(spans.start[k], spans.end[k]) for look, k in of.items()}
 
 
-def actors(result: Result, ranks: Sequence[int]) -> tuple[Actor, ...]:
+def drawn_ranks(result: Result, ranks: Sequence[int]) -> tuple[DrawnRank, ...]:
     """The ranks to draw, in this order."""
-    return tuple(Actor(lanes=result.lanes, rank=rank) for rank in ranks)
+    return tuple(DrawnRank(lanes=result.lanes, rank=rank) for rank in ranks)
 
 
 def look_of(label: Label) -> str:
@@ -175,7 +175,7 @@ def together(passes: Passes) -> Iterator[tuple[int, ...]]:
         k += 1 + pair
 
 
-def grouped(passes: Passes) -> Groups:
+def grouped(passes: Passes) -> PassGroups:
     """All *passes*."""
     pairs = list(together(passes))
     forward, other = (
@@ -183,7 +183,7 @@ def grouped(passes: Passes) -> Groups:
         for first in (True, False)
     )
     end = np.array([max(passes.end[k] for k in pair) for pair in pairs])
-    return Groups(Intervals(passes.start[[pair[0] for pair in pairs]] if pairs else end, end), forward, other)
+    return PassGroups(Intervals(passes.start[[pair[0] for pair in pairs]] if pairs else end, end), forward, other)
 
 
 def name(passes: Passes, k: int) -> str:
