@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.traces import Shape, pipeline
+from trainsim.contracts.allocation import Allocation
 from trainsim.contracts.groups import REPLICAS, TENSOR, Peers
 from trainsim.hardware.node import Node
 from trainsim.program.estimate import Estimate
@@ -43,6 +44,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
 
     job = SimpleNamespace(
         name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
+        allocation=Allocation(), parallel=SimpleNamespace(ranks=len(program_of)),
         training=SimpleNamespace(
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
             attention="flash2",

@@ -35,8 +35,8 @@ def test_bloom_s_machine_shares_a_nic_between_two_gpus() -> None:
     assert cluster.bandwidth[nic].tolist() == [pytest.approx(12.5e9 * 0.30)]
     assert cluster.constants["network_hop"] == 8e-6
     assert cluster.constants["ring_step"] == collective_defaults()["ring_step"]
-    assert cluster.gpu_of[nic].tolist() == [-1]
-    assert cluster.gpu_of[cluster.find_links("node3.gpu1>nvswitch")].tolist() == [25]
+    assert cluster.owner_of[nic].tolist() == [-1]
+    assert cluster.owner_of[cluster.find_links("node3.gpu1>nvswitch")].tolist() == [25]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_links_carry_what_the_cables_carry(name: str) -> None:
     assert local.sum() == pytest.approx((2 * cables + stored) * cluster.nodes)
     assert (cluster.bandwidth <= cluster.line_rate).all()
     assert (cluster.bandwidth > 0).all()
-    for column in (cluster.bandwidth, cluster.line_rate, cluster.is_network, cluster.gpu_of):
+    for column in (cluster.bandwidth, cluster.line_rate, cluster.is_network, cluster.owner_of):
         assert len(column) == cluster.links
 
 
@@ -195,7 +195,7 @@ def test_own_links_are_used_by_their_gpu_alone(name: str) -> None:
     cluster = cluster_of(name)
     src, dst = pairs(cluster, 3000)
     index, link = cluster.routes(src, dst)
-    owner = cluster.gpu_of[link]
+    owner = cluster.owner_of[link]
     owned = owner >= 0
     assert ((owner == src[index]) | (owner == dst[index]))[owned].all()
     assert owned.any()

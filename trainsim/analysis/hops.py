@@ -31,6 +31,6 @@ class Hops:
     def _work_out(self, communicator: Peers) -> tuple[int, float]:
         if not self._network.has(communicator):
             return 1, 0.0
-        members = self._network.members(communicator)
+        members = self._network.gpu_of(self._network.members(communicator))
         crosses = self._cluster.crosses_network(members.ravel(), np.roll(members, -1, axis=1).ravel())
         return members.shape[1], float(crosses.mean())

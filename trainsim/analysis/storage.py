@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainsim.analysis.lanes import Lanes
+from trainsim.contracts.allocation import Allocation
 from trainsim.hardware.cluster import Cluster
 
 GIGA = 2.0**30
@@ -36,10 +37,10 @@ class Store:
 NO_HOST, NO_DRIVES = Store(name="host memory"), Store(name="drives")
 
 
-def stores(lanes: Lanes, cluster: Cluster) -> tuple[Store, Store]:
+def stores(lanes: Lanes, cluster: Cluster, allocation: Allocation) -> tuple[Store, Store]:
     """(Memory of hosts, drives) of *cluster*, with what the ranks of a run keep there for the whole step."""
     node, host, drive = cluster.node, cluster.node.host, cluster.node.drive
-    where = cluster.node_of(np.arange(lanes.ranks))
+    where = cluster.node_of(allocation.gpu_of(np.arange(lanes.ranks)))
 
     def fullest(kind: str) -> float:
         per_program = np.array([getattr(program.memory, kind) for program in lanes.programs])

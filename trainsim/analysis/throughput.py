@@ -32,7 +32,7 @@ class Throughput:
 
 def throughput(job: Job, step: float) -> Throughput:
     """Rates of a step that takes *step* seconds."""
-    training, ranks = job.training, job.cluster.ranks
+    training, ranks = job.training, job.parallel.ranks
     size = {"sequence_length": training.sequence_length, "batch": training.global_batch}
     samples = training.global_batch / step
     tokens = samples * training.sequence_length

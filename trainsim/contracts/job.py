@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from trainsim.contracts.allocation import Allocation
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.transformer import Transformer
@@ -145,6 +146,7 @@ class Job:
     pipeline: Pipeline
     sharding: Sharding
     training: Training
+    allocation: Allocation = field(default_factory=Allocation)
     algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
     what_if: tuple[Slow | Delay | Skip, ...] = ()
     detail: str = "op"  # op | layer | block

@@ -136,8 +136,8 @@ class Cluster:
         return np.concatenate([np.tile(local, self.nodes), np.ones(self.fabric.links, np.bool_)])
 
     @cached_property
-    def gpu_of(self) -> Ints:
-        """The rank without which nothing uses the link (its port, its lane, a NIC it shares with nobody), else -1."""
+    def owner_of(self) -> Ints:
+        """The GPU without which nothing uses the link (its port, its lane, a NIC it shares with nobody), else -1."""
         owner = self.routed.owner
         per_node = np.arange(self.nodes, dtype=np.int64)[:, None] * self.gpus_per_node + owner
         local = np.where(owner >= 0, per_node, -1).ravel()

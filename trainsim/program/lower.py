@@ -100,7 +100,7 @@ def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
     """NCCL's blocks hold their SMs however slow the network is; every byte on the wire is read and written."""
     cluster, members = network.job.cluster, network.members(group)
     constants, gpu = cluster.constants, cluster.gpu
-    domains = np.sort(cluster.domain_of(members.ravel()).reshape(members.shape), axis=1)
+    domains = np.sort(cluster.domain_of(network.gpu_of(members)), axis=1)
     near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
     hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
     moved = np.minimum(1.0, constants["hbm_passes"] * pattern.bandwidth / gpu.memory_bandwidth)
@@ -118,7 +118,7 @@ def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
 
 def _owners(job: Job, communicators: dict[Peers, Communicator]) -> Ints:
     """Per link the rank without whose own post nothing uses it, or -1."""
-    owner = job.cluster.gpu_of.astype(np.int64, copy=True)
+    owner = job.allocation.rank_of(job.cluster.owner_of).astype(np.int64, copy=True)
     owner[owner >= job.parallel.ranks] = -1
     for communicator in communicators.values():
         posts = communicator.group_of[0]

@@ -32,6 +32,7 @@ class Network:
         self.mesh = mesh_of(job)
         self.replicas = facts(job.pipeline.schedule).replicas
         self.bandwidth = link_bandwidth(job)
+        self.gpu_of = job.allocation.gpu_of
         self._members: dict[Peers, Ints] = {}
         self._patterns: dict[tuple[Peers, str], Pattern] = {}
         self._alone: dict[tuple[Peers, str], tuple[Pattern, float]] = {}
@@ -81,7 +82,7 @@ class Network:
             sent, healthy = self.job.framework.communication, self.bandwidth is self.job.cluster.bandwidth
             known: dict[object, tuple[Pattern, float]] = self.job.cluster.memo if healthy else {}
             rates = sent.network_efficiency, sent.p2p_efficiency, self.job.algorithm.get(operation, "auto")
-            here = key, self.mesh, self.replicas, self.job.pipeline.chunks > 1, rates
+            here = key, self.mesh, self.job.allocation, self.replicas, self.job.pipeline.chunks > 1, rates
             if here not in known:
                 known[here] = self._alone_pattern(*key)
             self._alone[key] = known[here]
@@ -98,14 +99,21 @@ class Network:
         if isinstance(peers, Group) and peers.part:
             return peers.part.cut(self._near(peers.whole))
         axes = ("pp",) if isinstance(peers, Messages) else peers.axes
-        ranks = np.arange(min(self.job.cluster.gpus_per_node, self.mesh.ranks), dtype=np.int64)
+        ranks = self._beside(np.zeros(1, np.int64))
         coordinates = self.mesh.coordinates(ranks)
         inside = sum(coordinates[axis] * self.mesh.stride(axis) for axis in axes if axis in coordinates)
         groups = np.unique(ranks - inside)[:, None] + self.mesh.first_group(axes)
         if isinstance(peers, Group):
             return self._replicated(peers, groups)
         pairs = self._neighbours(peers, groups)
-        return pairs[np.isin(pairs[:, 0], pairs[0, 0] + ranks)]
+        return pairs[np.isin(pairs[:, 0], self._beside(pairs[:1, 0]))]
+
+    def _beside(self, rank: Ints) -> Ints:
+        """The ranks on as many GPUs as a node has, from that of *rank* on."""
+        first = int(self.gpu_of(rank)[0])
+        gpus = np.arange(first, first + self.job.cluster.gpus_per_node, dtype=np.int64)
+        ranks = self.job.allocation.rank_of(gpus)
+        return ranks[(ranks >= 0) & (ranks < self.mesh.ranks)]
 
     def _replicated(self, group: Group, groups: Ints) -> Ints:
         """*groups* as they are; but in a two-way pipeline a rank and its mirror image hold the same stages."""
@@ -153,7 +161,8 @@ class Network:
         return Communicator(group_of=tuple(group_of), groups=len(members), patterns=patterns)
 
     def _pattern(self, peers: Peers, operation: str, members: Ints) -> Pattern:
-        job, framework = self.job, self.job.framework
+        """*operation* over groups of ranks, as the GPUs carry it out on which they run."""
+        job, framework, members = self.job, self.job.framework, self.gpu_of(members)
         if isinstance(peers, Messages):
             if peers.carries == "control":
                 return instant(len(members))

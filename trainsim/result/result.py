@@ -151,7 +151,7 @@ class Result:
     @cached_property
     def memory(self) -> MemoryUse:
         cluster = self.job.cluster
-        return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster))
+        return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster, self.job.allocation))
 
     @cached_property
     def communication(self) -> dict[str, Traffic]:

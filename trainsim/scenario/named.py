@@ -11,6 +11,7 @@ from typing import Any
 from trainsim.documents.catalogue import Catalogue, Spec, exists
 from trainsim.documents.document import canonical
 from trainsim.documents.origin import Origin, key_of
+from trainsim.contracts.allocation import Allocation
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, nearest
 from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
 from trainsim.hardware.cluster import Cluster, build_cluster
@@ -79,6 +80,22 @@ def find_cluster(context: Context) -> Cluster:
     if "gpu" in changes.values:
         _note_nvlink(context, cluster)
     return cluster
+
+
+def find_allocation(context: Context, cluster: Cluster) -> Allocation:
+    """The GPUs of *cluster* that the job has. Raises ScenarioError for nodes that are not there."""
+    nodes, key = context.spec.cluster.on_nodes, "cluster.on_nodes"
+    if nodes is None:
+        return Allocation()
+    missing = [node for node in nodes if node >= cluster.nodes]
+    if not nodes:
+        context.require(Fault(key, "names no node; write for example [0, 1], or leave it out"), ScenarioError)
+    if missing:
+        have = f"the nodes are 0 to {cluster.nodes - 1}" if cluster.nodes > 1 else "the only node is 0"
+        context.require(Fault(key, f"there is no node {missing[0]}; {have}"), ScenarioError)
+    if len(set(nodes)) < len(nodes):
+        context.require(Fault(key, f"{list(nodes)} names a node twice"), ScenarioError)
+    return Allocation.of_nodes(nodes, cluster.gpus_per_node)
 
 
 def _changes(context: Context) -> Changes:

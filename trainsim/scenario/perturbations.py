@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import numpy.typing as npt
 
+from trainsim.contracts.allocation import Allocation
 from trainsim.contracts.job import Delay, Skip, Slow
 from trainsim.errors import NotBuilt, ScenarioError
 from trainsim.hardware.cluster import Cluster
@@ -13,18 +15,22 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.schema import SlowSpec
 
+Ints = npt.NDArray[np.int64]
 BESIDE = ("delayed_update", "pipeline_read", "pipeline_write")
 """Kinds of offload whose chains count on an update in every step."""
 
 
-def perturbations(context: Context, cluster: Cluster, *, flushes: bool) -> tuple[Slow | Delay | Skip, ...]:
+def perturbations(
+    context: Context, cluster: Cluster, allocation: Allocation, *, flushes: bool
+) -> tuple[Slow | Delay | Skip, ...]:
     """What goes wrong in ``what_if``, with the ranks and links that are meant; *flushes*: whether steps have an end."""
     out: list[Slow | Delay | Skip] = []
+    ranks = allocation.ranks(cluster.ranks)
     for k, entry in enumerate(context.spec.what_if):
         if entry.slow:
-            out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster))
+            out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster, allocation))
         if entry.delay:
-            _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, cluster.ranks, "rank")
+            _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, ranks, "rank")
             out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
         if entry.skip and not flushes:
             message = "this schedule updates weights while others are in flight; one that flushes can skip a step"
@@ -38,17 +44,20 @@ def perturbations(context: Context, cluster: Cluster, *, flushes: bool) -> tuple
     return tuple(out)
 
 
-def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
+def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster, allocation: Allocation) -> Slow:
     factor = float(slow.factor)
     if slow.node is not None:
         _inside(context, f"{key}.node", slow.node, cluster.nodes, "node")
-        ranks = np.flatnonzero(cluster.node_of(np.arange(cluster.ranks)) == slow.node)
-        return Slow(factor=factor, ranks=tuple(map(int, ranks)))
+        first = slow.node * cluster.gpus_per_node
+        gpus = np.arange(first, first + cluster.gpus_per_node)
+        return Slow(factor=factor, ranks=_ranks(context, f"{key}.node", gpus, allocation, f"node {slow.node}"))
     number = slow.rank if slow.rank is not None else slow.gpu
     if isinstance(slow.gpu, str):
-        number = _gpu(context, f"{key}.gpu", slow.gpu, cluster)
+        gpu = np.array([_gpu(context, f"{key}.gpu", slow.gpu, cluster)])
+        (number,) = _ranks(context, f"{key}.gpu", gpu, allocation, slow.gpu)
     if isinstance(number, int):
-        _inside(context, f"{key}.{'gpu' if slow.rank is None else 'rank'}", number, cluster.ranks, "rank")
+        named = f"{key}.{'gpu' if slow.rank is None else 'rank'}"
+        _inside(context, named, number, allocation.ranks(cluster.ranks), "rank")
         return Slow(factor=factor, ranks=(number,))
     name = (slow.link if slow.nic is None else slow.nic) or ""
     with context.at(f"{key}.{'link' if slow.nic is None else 'nic'}"):
@@ -57,7 +66,7 @@ def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster) -> Slow:
 
 
 def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
-    """The rank of the GPU called *name*."""
+    """The number in the cluster of the GPU called *name*."""
     per_node = cluster.ranks // cluster.nodes
     match = re.fullmatch(r"node(\d{1,9})\.gpu(\d{1,9})", name)
     if not match:
@@ -66,6 +75,15 @@ def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
     _inside(context, key, node, cluster.nodes, "node")
     _inside(context, key, gpu, per_node, "GPU", " of a node")
     return node * per_node + gpu
+
+
+def _ranks(context: Context, key: str, gpus: Ints, allocation: Allocation, what: str) -> tuple[int, ...]:
+    """The ranks on some *gpus*, which are called *what*; refused where the job has none there."""
+    ranks = tuple(rank for rank in allocation.rank_of(gpus).tolist() if rank >= 0)
+    if not ranks:
+        nodes = list(context.spec.cluster.on_nodes or ())
+        context.require(Fault(key, f"the job does not run on {what}; it has the nodes {nodes}"), ScenarioError)
+    return ranks
 
 
 def _inside(context: Context, key: str, number: int, size: int, what: str, where: str = "") -> None:

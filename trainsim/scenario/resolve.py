@@ -9,13 +9,12 @@ from typing import Any
 from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.contracts.job import Job, Parallel, Pipeline, Training
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
-from trainsim.hardware.cluster import Cluster
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, carried
 from trainsim.scenario.limits import limits
-from trainsim.scenario.named import find_cluster, find_framework, find_model, schedule_path
+from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
@@ -47,12 +46,14 @@ def resolve(context: Context) -> Resolved:
     spec = context.spec
     framework = find_framework(context)
     model, cluster = find_model(context), find_cluster(context)
-    parallel = _parallel(context, model, cluster)
+    allocation = find_allocation(context, cluster)
+    gpus = allocation.ranks(cluster.ranks)
+    parallel = _parallel(context, model, cluster.gpus_per_node, gpus)
     training = resolve_training(context, model, cluster, framework, parallel)
     spreads = spec.pipeline.vocabulary_parallel
     pipeline = _pipeline(context, model, parallel, training)
     job = Job(
-        name=spec.name or f"{model.name} on {cluster.ranks} {cluster.gpu.name}",
+        name=spec.name or f"{model.name} on {gpus} {cluster.gpu.name}",
         model=model,
         padded_vocab=padded_vocab(model.vocab, parallel.tp * (parallel.pp if spreads else 1)),
         cluster=cluster,
@@ -61,8 +62,9 @@ def resolve(context: Context) -> Resolved:
         pipeline=pipeline,
         sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule),
         training=training,
+        allocation=allocation,
         algorithm=_algorithms(context),
-        what_if=perturbations(context, cluster, flushes=not facts(pipeline.schedule).asynchronous),
+        what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
         **carried(spec.simulation, Job),
     )
     check_sharding(context, job)
@@ -74,7 +76,7 @@ def resolve(context: Context) -> Resolved:
     return Resolved(job=job, values=written_out(context, job))
 
 
-def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Parallel:
+def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: int) -> Parallel:
     spec, training = context.spec.parallel, context.spec.training
     for kind in counted(model.kinds):
         context.require(
@@ -93,14 +95,14 @@ def _parallel(context: Context, model: Transformer, cluster: Cluster) -> Paralle
             pp=spec.pp,
             cp=spec.cp,
             dp=spec.dp,
-            nodes=cluster.nodes,
-            gpus_per_node=cluster.ranks // cluster.nodes,
+            nodes=gpus // gpus_per_node,
+            gpus_per_node=gpus_per_node,
         )
     )
-    dp = spec.dp or cluster.ranks // (spec.tp * spec.pp * spec.cp)
+    dp = spec.dp or gpus // (spec.tp * spec.pp * spec.cp)
     if spec.dp is None:
         shape = f"tp {spec.tp} x pp {spec.pp}" + (f" x cp {spec.cp}" if spec.cp > 1 else "")
-        context.derived("parallel.dp", dp, f"{cluster.ranks} GPUs / ({shape})")
+        context.derived("parallel.dp", dp, f"{gpus} GPUs / ({shape})")
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
         context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
     resolved = {"dp": dp, "sequence_parallel": spec.sequence_parallel and spec.tp > 1}

@@ -107,12 +107,14 @@ class ModelSpec(Section):
 
 
 class ClusterSpec(Section):
-    """A topology and how many nodes of it; every other key overrides a field of the topology file."""
+    """A topology, how many nodes of it, and on which of them the job runs; every other key overrides a field of the
+    topology file."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     topology: Named
     nodes: Degree | None = None
+    on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(_as_tuple)] = None
 
 
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]

@@ -63,7 +63,7 @@ def _brought(context: Context, strategy: str, node: int) -> dict[str, Any]:
 def _node(cluster: Cluster, parallel: Parallel) -> int:
     """Replicas that live in one node, where tensor parallelism fills the rest of it."""
     replicas = parallel.dp * parallel.cp
-    shard = max(1, min(replicas, cluster.ranks // cluster.nodes // parallel.tp))
+    shard = max(1, min(replicas, cluster.gpus_per_node // parallel.tp))
     while replicas % shard:
         shard -= 1
     return shard

@@ -24,7 +24,11 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "name": job.name,
         "framework": names["framework"],
         "model": job.model.to_dict(),
-        "cluster": {**spec.cluster.model_dump(), **_within("cluster", names), "nodes": job.cluster.nodes},
+        "cluster": {
+            **spec.cluster.model_dump(exclude_none=True),
+            **_within("cluster", names),
+            "nodes": job.cluster.nodes,
+        },
         "parallel": _section(spec.parallel, job.parallel),
         "pipeline": _section(spec.pipeline, job.pipeline),
         "sharding": _sharding(spec.sharding, job),

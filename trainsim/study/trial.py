@@ -140,7 +140,7 @@ class Measures:
 def measures(result: Result) -> Measures:
     """The numbers of a result that studies compare."""
     use, tokens = result.memory, result.tokens_per_s
-    ranks = result.job.cluster.ranks
+    ranks = result.job.parallel.ranks
     beside = [store for store in (use.host, use.nvme) if store.peak_per_node]
     return Measures(
         step_time=result.step_time,

@@ -16,8 +16,10 @@ from trainsim.study.ways.kept_batch import keeping_batch
 @way("more nodes", MEMORY)
 def more_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Twice the nodes."""
+    if scenario.spec.cluster.on_nodes:  # which others are free is not known
+        return
     twice = 2 * job.cluster.nodes
-    values = {"cluster.nodes": twice, **keeping_batch(scenario, job, ranks=2 * job.cluster.ranks)}
+    values = {"cluster.nodes": twice, **keeping_batch(scenario, job, ranks=2 * job.parallel.ranks)}
     yield Change(kind="gpus", title=f"{twice} nodes", values=values)
 
 
@@ -26,7 +28,7 @@ def whole_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
     """All GPUs of each node, where the scenario uses some of them."""
     places = _places(scenario)
     if places > job.cluster.gpus_per_node:
-        ranks = job.cluster.nodes * places
+        ranks = job.parallel.ranks // job.cluster.gpus_per_node * places
         values = {"cluster.gpus_per_node": places, **keeping_batch(scenario, job, ranks=ranks)}
         yield Change(kind="gpus", title=f"all {places} GPUs of a node", values=values)
 

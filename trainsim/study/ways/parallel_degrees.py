@@ -50,7 +50,7 @@ def sequence_parallelism(scenario: Scenario, job: Job) -> Iterator[Change]:
 def more_stages(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Twice the pipeline stages; the layers are spread anew."""
     pp = 2 * job.parallel.pp
-    if pp <= min(job.cluster.ranks, job.model.layers):
+    if pp <= min(job.parallel.ranks, job.model.layers):
         yield _stages(scenario, job, pp, 2.0)
 
 
