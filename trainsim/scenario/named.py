@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainsim.contracts.allocation import Allocation
 from trainsim.documents.catalogue import Catalogue, Spec, exists
 from trainsim.documents.document import canonical
 from trainsim.documents.origin import Origin, key_of
-from trainsim.contracts.allocation import Allocation
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, nearest
 from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
 from trainsim.hardware.cluster import Cluster, build_cluster

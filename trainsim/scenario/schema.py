@@ -114,7 +114,7 @@ class ClusterSpec(Section):
 
     topology: Named
     nodes: Degree | None = None
-    on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(_as_tuple)] = None
+    on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(as_tuple)] = None
 
 
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]
