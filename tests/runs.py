@@ -22,6 +22,9 @@ class Network:
         self.mesh = SimpleNamespace(groups=lambda axis: ranks.reshape(shape.stages, -1).T)
         self._members = {TENSOR: ranks.reshape(-1, 1).repeat(2, 1), REPLICAS: ranks.reshape(shape.stages, -1)}
 
+    def gpu_of(self, ranks: np.ndarray) -> np.ndarray:
+        return ranks
+
     def has(self, peers: Peers) -> bool:
         return peers in self._members
 
