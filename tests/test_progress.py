@@ -80,6 +80,8 @@ def test_a_notebook_sees_nothing_of_what_is_quick_or_not_wanted(
     monkeypatch.setattr(progress, "A_MOMENT", 60.0)
     with bar("sweep", 1) as advance:
         advance()
+    with working("a job") as phase:
+        phase("simulating")
     assert cell == []
 
 

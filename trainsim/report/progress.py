@@ -57,17 +57,18 @@ def working(title: str) -> Iterator[Callable[[str], None]]:
     from rich.status import Status
 
     console = Console(stderr=True)
+    if not console.is_terminal or _kernel():
+        yield lambda phase: None
+        return
     status = Status(title, console=console, refresh_per_second=4)
     timer = Timer(A_MOMENT, status.start)
-    if console.is_terminal:
-        timer.daemon = True
-        timer.start()
+    timer.daemon = True
+    timer.start()
     try:
         yield lambda phase: status.update(f"{title}: {phase}")
     finally:
         timer.cancel()
-        if timer.ident:
-            timer.join()
+        timer.join()
         status.stop()
 
 
