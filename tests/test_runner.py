@@ -134,6 +134,29 @@ def test_neither_the_order_nor_a_death_of_processes_matters(
     assert all(answers[task] == f"answer {task.name}" for task in todo if int(task.name) not in lost)
 
 
+@pytest.mark.parametrize(
+    ("workers", "starting", "handed_over"), [(None, 0.0, 3), (None, 1e9, 0), (1, 0.0, 0), (2, 1e9, 4)]
+)
+def test_processes_start_where_they_pay_or_are_asked_for(
+    workers: int | None, starting: float, handed_over: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a number of processes the first trial shows how long one takes."""
+    given: list[Prepared] = []
+
+    def in_processes(todo: list[Prepared], keep: Any, workers: int | None) -> Iterator[tuple[Prepared, Any]]:
+        given.extend(todo)
+        yield from ((task, runners.attempt(task, keep)) for task in todo)
+
+    monkeypatch.setattr(runners, "_in_processes", in_processes)
+    monkeypatch.setattr(runners, "STARTING", starting)
+    trials = [trial(training__global_batch=batch) for batch in (8, 16, 32, 64)]
+    outcomes = Runner(keep=step, workers=workers).run(trials, "test")
+    assert len(given) == handed_over
+    steps = [outcome.value for outcome in outcomes]
+    assert steps == sorted(steps)
+    assert None not in steps
+
+
 @pytest.mark.slow
 def test_processes_give_what_this_one_gives() -> None:
     trials = [trial(parallel__tp=tp, parallel__pp=pp) for tp in (1, 2, 3) for pp in (1, 2)]

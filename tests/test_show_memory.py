@@ -322,12 +322,15 @@ def test_an_8b_model_on_one_gpu_and_what_makes_it_fit(one_gpu: Any) -> None:
 def test_every_row_was_run(one_gpu: Any) -> None:
     base = ts.Scenario.from_dict(ONE_GPU)
     assert one_gpu["peak_memory_bytes"].notna().sum() >= 5
+    now = base.run().step_time / base.resolve().training.global_batch
     for row in one_gpu.itertuples():
         if row.peak_memory_bytes > 0:
             then = base.replace(row.changes).run()
             assert then.memory.peak == row.peak_memory_bytes
             assert then.memory.fits == row.fits
             assert then.step_time == row.step_time_s
+            per_sequence = then.step_time / then.job.training.global_batch
+            assert row.step_time_change == pytest.approx(per_sequence / now - 1.0, abs=1e-12)
         else:
             with pytest.raises(TrainsimError, match=r"."):
                 base.replace(row.changes).run()
