@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from shlex import split
 
 import pytest
@@ -14,6 +15,7 @@ from trainsim.simulate import simulate
 from trainsim.study.explain import explain
 from trainsim.study.faster_parts import FASTER_PARTS
 from trainsim.study.losses import losses
+from trainsim.study.ways.batch_size import LARGER_BATCH
 
 UNEVEN = {**EVEN, "pipeline.layout": [2, 3, 2, 1], "training.global_batch": 16}
 STRAGGLER = [{"slow": {"rank": 3, "factor": 1.3}}, {"delay": {"rank": 0, "at": "backward", "seconds": 0.01}}]
@@ -91,14 +93,21 @@ def test_every_command_says_what_was_changed(explained):
         assert {path: value_of(value) for path, value in (word.split("=", 1) for word in words[1::2])} == saving.changes
 
 
-def test_what_fits_and_trains_as_now_comes_first():
-    """A job that nearly fills its GPUs: of what saves time some fits and some does not."""
-    one = explain(scenario().replace({**UNEVEN, "training.attention": "eager", "training.micro_batch": 2}))
-    order = [(not saving.fits, not saving.same_training) for saving in one.actions]
-    assert order == sorted(order)
-    for kind in {(saving.fits, saving.same_training) for saving in one.actions}:
-        saves = [s.saves for s in one.actions if (s.fits, s.same_training) == kind]
-        assert saves == sorted(saves, reverse=True)
+def test_what_fits_and_trains_as_now_comes_first(explained):
+    """Whatever a change saves: first what fits, of it first what leaves the training alone; then what saves most."""
+    plain = next(saving for saving in explained.options if saving.kind == "schedule")
+    kinds = [(fits, kind, part) for part in (0.4, 0.3) for fits in (False, True) for kind in (LARGER_BATCH, "batch")]
+    options = [
+        replace(plain, kind=kind, saves=part * explained.step, then=replace(plain.then, fits=fits))
+        for fits, kind, part in kinds
+    ]
+    order = [(o.fits, o.kind, o.saves / explained.step) for o in replace(explained, options=tuple(options)).actions]
+    assert order == [
+        (fits, kind, pytest.approx(part))
+        for fits in (True, False)
+        for kind in ("batch", LARGER_BATCH)
+        for part in (0.4, 0.3)
+    ]
 
 
 def test_what_people_change_is_among_what_is_tried():
