@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -257,3 +258,18 @@ def test_costs_are_values() -> None:
     """The same work costs the same object's worth, whatever was asked before."""
     works: list[Work] = [Gemm("a", 128, 128, 128), MemoryBound("b", "norm", 1e6)]
     assert [cost(w, A100, "bf16") for w in works] == [cost(w, A100, "bf16") for w in works[::-1]][::-1]
+
+
+@pytest.mark.parametrize("gpu", gpu_names())
+@pytest.mark.parametrize("kernel", ["flash1", "flash2", "flash3", "cudnn"])
+def test_attention_of_a_longer_sequence_takes_longer(gpu: str, kernel: str) -> None:
+    """Up to a block of queries always; beyond it within what efficiency gains, as docs/accuracy.md says."""
+    for causal, heads, batch in ((True, 4, 1), (True, 32, 8), (False, 32, 1)):
+        seconds = [
+            kernel_time(
+                gpu, "attention", batch=batch, heads=heads, seq=1 << k, head_dim=64, causal=causal, kernel=kernel
+            )
+            for k in range(15)
+        ]
+        for k, (short, long) in enumerate(pairwise(seconds)):
+            assert long >= short * (1.0 if 2 << k <= 64 else 0.7)

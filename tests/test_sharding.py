@@ -142,6 +142,19 @@ def test_coarse_detail_has_the_same_peak_where_the_ends_are_largest(case: str, n
     assert max(peaks) == pytest.approx(min(peaks), rel=1e-9)
 
 
+@pytest.mark.parametrize("threshold", [0, 600, 10**9])
+def test_the_next_micro_batch_waits_for_the_last_reduction(threshold: int) -> None:
+    """DeepSpeed synchronises its reduction stream at the end of every backward, also if no parameter is gathered."""
+    frame = (
+        scenario("zero3", cluster__nic_bandwidth="10Gbps", sharding__persistence_threshold=threshold)
+        .run()
+        .timeline([0])
+    )
+    reduced = frame[frame["name"].str.startswith("reduce")].groupby("microbatch")["end"].max()
+    started = frame[frame["kind"] == "forward"].groupby("microbatch")["start"].min()
+    assert all(started[k + 1] >= reduced[k] for k in range(MICROBATCHES - 1))
+
+
 @pytest.mark.parametrize("case", ["zero2", "zero2, overlapped", "zero3", "zero3, serial", "mics", "fsdp1", "fsdp2"])
 def test_gradients_are_in_the_buffer_before_they_are_sent(case: str) -> None:
     (program,) = result(case).simulation.programs

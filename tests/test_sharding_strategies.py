@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,3 +155,51 @@ def test_it_is_refused_in_words_or_its_program_is_legal(strategy: str, schedule:
         assert any(word in str(refused) for word in (" would", " are", " is")), refused
         return
     verify(lower(job).system)
+
+
+# docs/sharding.md
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def strategy_row(name: str) -> str:
+    """A line of the table of traits."""
+    strategy = strategies[name]
+    shared, away = ([state for state in STATES if state in states] for states in (strategy.shares, strategy.offloads))
+    cells = (
+        f"`{name}`, {strategy.title}",
+        ", ".join(shared) or "nothing",
+        "every pass" if strategy.every_pass else "step",
+        listed(sorted(strategy.saves_more_than)),
+        (", ".join(away) or "nothing") + (", together" if strategy.moves_together else ""),
+        f"`{strategy.framework}`",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def option_rows() -> Iterator[str]:
+    """Lines of the table of options."""
+    known = {option.name: option for strategy in strategies.values() for option in strategy.options}
+    for option in known.values():
+        users = listed(name for name in strategies if option in strategies[name].options)
+        yield f"| `{option.name}` | {option.wanted} | {users} | {option.doc} |"
+
+
+@pytest.mark.parametrize("row", [*map(strategy_row, strategies), *option_rows()], ids=lambda row: row.split("`")[1])
+def test_the_page_has_the_traits_as_they_are(row: str) -> None:
+    page = Path(__file__).parents[1] / "docs" / "sharding.md"
+    assert row in page.read_text().splitlines()
+
+
+def test_the_strategy_on_the_page_works() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "sharding.md").read_text()
+    blocks = [block.partition("```")[0] for block in text.split("```python\n")[1:]]
+    (code,) = (block for block in blocks if "strategies.register" in block)
+    exec(code, {})
+    try:
+        half, full = (scenario("mine", wire=wire).run().to_dict()["communication"]["dp"] for wire in ("half", "full"))
+        assert half["bytes_per_rank"] < 0.51 * full["bytes_per_rank"]
+    finally:
+        del strategies._items["mine"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from trainsim.contracts.exact import COARSE_TICK, LONGEST, TICK
@@ -12,6 +13,7 @@ from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Ints
 from trainsim.contracts.trace import Trace
 from trainsim.engine import run
+from trainsim.errors import Deadlock
 from trainsim.fold import fold, prune, unfolded
 from trainsim.program.estimate import Estimate, estimate
 from trainsim.program.lower import Plan, lower
@@ -48,8 +50,24 @@ def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simu
     quotient = fold(system) if job.fold else unfolded(system)
     tick = TICK if expected.seconds * _worst(job) < LONGEST / 4 else COARSE_TICK
     phase("simulating")
-    trace = run(quotient, tick=tick)
+    with _told(job):
+        trace = run(quotient, tick=tick)
     return Simulation(job=job, plan=plan, trace=trace, estimate=expected, wall_s=time.perf_counter() - began)
+
+
+@contextmanager
+def _told(job: Job) -> Iterator[None]:
+    """Say of a deadlock whose order it is, and what would not deadlock."""
+    try:
+        yield
+    except Deadlock as stuck:
+        if job.pipeline.p2p != "blocking":
+            raise
+        raise Deadlock(
+            f"pipeline.p2p = 'blocking': ranks that post messages in the order of {job.pipeline.schedule} wait for "
+            f"each other; p2p: async would work, or schedule: 1f1b, gpipe, or interleaved-1f1b. {stuck.reason}:",
+            stuck.waiting,
+        ) from None
 
 
 def _worst(job: Job) -> float:

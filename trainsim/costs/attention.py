@@ -22,7 +22,8 @@ def attention_cost(work: Attention, gpu: GPU) -> Cost:
     efficiency = curve.efficiency * s / (s + curve.ramp * (2 if work.causal else 1)) * constants.sustained
     if work.causal:
         efficiency *= s / (s + curve.block)
-    waves = work.batch * work.heads * work.queries / constants.query_block / gpu.sms
+    blocks = max(1.0, work.queries / constants.query_block)  # a part of a block takes as long as all of it
+    waves = work.batch * work.heads * blocks / gpu.sms
     sharp = constants.wave_sharpness
     uneven = ((1 - sharp) * ceil(waves) + sharp * max(waves, 1.0)) / waves
     seconds = work.flops * uneven / (gpu.half_peak * efficiency) + constants.overhead[work.direction]

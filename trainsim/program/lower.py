@@ -57,14 +57,15 @@ def lower(job: Job) -> Plan:
 
 def _programs(parts: Parts) -> tuple[tuple[Program, ...], Ints]:
     """One program per pipeline rank, and one more for each rank that loses time on its own."""
-    job = parts.job
+    job, slow = parts.job, _slow(parts.job)
     programs = [rank_program(parts, r) for r in range(job.parallel.pp)]
     coordinates = parts.network.mesh.coordinates(np.arange(job.parallel.ranks, dtype=np.int64))
     program_of = coordinates.get("pp", np.zeros(job.parallel.ranks, np.int64)).copy()
     delays: dict[int, list[Delay]] = {}
     for delay in job.what_if:
         if isinstance(delay, Delay):
-            delays.setdefault(delay.rank, []).append(delay)
+            unscaled = replace(delay, seconds=delay.seconds / slow[delay.rank])  # a slow GPU loses no more than others
+            delays.setdefault(delay.rank, []).append(unscaled)
     for rank, lost in sorted(delays.items()):
         programs.append(delayed(programs[int(program_of[rank])], lost))
         program_of[rank] = len(programs) - 1

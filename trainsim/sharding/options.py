@@ -45,7 +45,9 @@ class Option(Generic[T]):
     @property
     def wanted(self) -> str:
         """What can be written, in words."""
-        return ACCEPTED[self.accepts] if isinstance(self.accepts, str) else " or ".join(self.accepts)
+        if isinstance(self.accepts, str):
+            return ACCEPTED[self.accepts]
+        return " or ".join((", ".join(self.accepts[:-1]), self.accepts[-1]))
 
     def of(self, job: Job) -> T:
         """The value that *job* has, or the default."""
