@@ -54,6 +54,11 @@ def test_json_writes_what_is_asked_for(small: str, words: tuple[str, ...], capsy
     assert written("here") == (ALL if len(words) == 2 else {"result.json"})
 
 
+def test_the_whole_trace_can_be_asked_for(small: str) -> None:
+    assert status("run", small, "--files", "trace", "--whole-trace") == 0
+    assert written("out/small") == {"trace.json.gz"}
+
+
 def test_a_variant_never_overwrites_another(small: str) -> None:
     for words in ([], ["--set", "parallel.tp=1"], ["--set", "parallel.tp=4", "--set", "parallel.pp=1"]):
         assert status("run", small, "--files", "result", *words) == 0

@@ -62,3 +62,17 @@ def test_every_term_stands_there_once() -> None:
 def test_one_name_is_one_class() -> None:
     twice = {name: modules for name, modules in classes().items() if len(modules) > 1}
     assert set(twice) <= SHARED, {name: modules for name, modules in twice.items() if name not in SHARED}
+
+
+def test_paths_in_the_guides_exist() -> None:
+    """Files, modules and tests that CONTRIBUTING.md names, and links of all pages."""
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:trainsim|tests|docs|topologies)/[\w./]*)`", guide)
+    assert len(paths) > 20
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for name in re.findall(r"`(test_\w+\.py)`", guide):
+        assert (ROOT / "tests" / name).exists(), name
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -96,6 +96,13 @@ def test_sections_stand_in_their_order_and_none_shares_a_place() -> None:
     assert set(titles) < {section.title for section in report(runs()["pipeline"], PAGE)}
 
 
+def test_a_comparison_says_that_there_are_two_bubbles() -> None:
+    """A share of the pipeline's window and seconds of the whole step may move apart: 13.2 -> 13.8 % and -4.67 s."""
+    text = " ".join(printed(comparison(runs()["many stages"] - runs()["pipeline"])).split())
+    assert "pipeline bubble" in text
+    assert "the two need not move together" in text
+
+
 def test_one_wait_has_one_number() -> None:
     """No other table than that of waits gives seconds of waiting for a stage by its cause."""
     page = card(report(runs()["pipeline"], PAGE))

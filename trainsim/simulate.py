@@ -1,4 +1,4 @@
-"""The whole way through the house: a job is lowered, folded, run; beside it the closed form says what to expect."""
+"""From a job to its trace: lower, fold, run. The closed form beside it says what to expect."""
 
 from __future__ import annotations
 

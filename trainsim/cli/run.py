@@ -33,6 +33,9 @@ def run(
         typer.Option("--files", metavar="WHAT,...", help="result, gantt, trace, report, or none. Default: all four."),
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
+    whole_trace: Annotated[
+        bool, typer.Option("--whole-trace", help="Every span of a pipeline, however large the trace.")
+    ] = False,
     as_json: Json = False,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
@@ -48,13 +51,13 @@ def run(
     folder = folder_for(out or default_folder(base, changes)) if kinds else None
     result = _printed(base, scenario, changes, as_json=as_json)
     if folder:
-        _write(result, folder, kinds, as_json=as_json)
+        _write(result, folder, kinds, whole_trace=whole_trace, as_json=as_json)
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 
 
 def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool) -> tuple[str, ...]:
-    """The kinds of files to write, as the words of the command line say."""
+    """The kinds of files to write, from the options of the command line."""
     from trainsim.report.files import FILES
 
     if no_files and (files or out):
@@ -90,14 +93,14 @@ def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: 
     return result
 
 
-def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
+def _write(result: Result, folder: Path, kinds: Sequence[str], *, whole_trace: bool, as_json: bool) -> None:
     from trainsim.report.files import save
     from trainsim.report.progress import working
     from trainsim.report.text import written
 
     with working(result.name) as phase:
         phase("drawing")
-        paths = save(result, folder, kinds)
+        paths = save(result, folder, kinds, whole_trace=whole_trace)
     if as_json:
         print("\n".join(map(str, paths)), file=sys.stderr)
     else:

@@ -14,7 +14,7 @@ from trainsim.sharding.flights import Flight, FlightPlan, FlightStep, PassFlight
 
 
 def excess(parts: Parts, plan: FlightPlan) -> float:
-    """Seconds of a step by which its passes, and what goes on beside them, outlast their kernels."""
+    """Seconds of a step by which its passes, with the flights under them, outlast their kernels."""
     if not plan:
         return 0.0
     microbatches = parts.job.training.microbatches

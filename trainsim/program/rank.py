@@ -139,7 +139,7 @@ class Rank:
         return states(self.parts.job, self.held, versions=versions)
 
     def role(self, slot: Slot) -> Role:
-        """Which pass *slot* is, for what goes on beside it."""
+        """Which pass *slot* is, for the flights that run under it."""
         return Role(slot.work.value, slot.microbatch == 0, slot.microbatch == self.parts.job.training.microbatches - 1)
 
     def closes(self, slot: Slot) -> int | None:

@@ -109,11 +109,11 @@ class _Passes:
             tasks_of.append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
 
     def beside(self) -> dict[str, tuple[Task, ...]]:
-        """The chains of what goes on beside the passes, of all steps so far."""
+        """The chains of flights that run under the passes, of all steps so far."""
         return {chain: tuple(flights) for chain, flights in self._flights.items()}
 
     def _fly(self, slot: Slot, shift: int) -> None:
-        """Add what goes on beside a pass to its chains."""
+        """Add the flights of a pass to their chains."""
         if not self.mine.sharding.flights:
             return
         role = self.mine.role(slot)

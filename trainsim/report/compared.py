@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.tables.blocks import Section
+from trainsim.tables.blocks import Block, Paragraph, Section
 from trainsim.tables.cells import Amount, Bar, Cell, Sign, Unit
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_time
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from trainsim.study.compare import SideBySide
 
 LONGER, SHORTER = "#c0392b", "#2e8b57"
+TWO_BUBBLES = (
+    "The pipeline bubble is idle time up to the last pass, as a share of that window, messages in flight included; the "
+    "row bubble is waiting for other stages in the whole step, so the two need not move together."
+)
+"""Why one may grow while the other shrinks."""
 
 
 def comparison(change: Comparison) -> Section:
@@ -24,7 +29,10 @@ def comparison(change: Comparison) -> Section:
     verdict = f"the step is {format_time(abs(change.seconds))} ({abs(change.ratio):.1%})"
     note = f"{verdict} {'shorter' if change.seconds < 0 else 'longer'}"
     both = Table(columns=(Column(), Column(before), Column(after)), rows=(*_outcomes(change), *_fields(change)))
-    return Section(f"{after} against {before}", (both, causes(change)), note)
+    blocks: list[Block] = [both, causes(change)]
+    if any(part == "bubble" for part, _ in change.causes):
+        blocks.append(Paragraph(TWO_BUBBLES, "quiet"))
+    return Section(f"{after} against {before}", tuple(blocks), note)
 
 
 def _outcomes(change: Comparison) -> Iterator[tuple[Cell, ...]]:

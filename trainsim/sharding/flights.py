@@ -1,5 +1,5 @@
 """
-What goes on beside a pass for the sake of sharding: collectives, when they are issued, who waits for them, and the
+Flights: what sharding runs under a pass. Collectives, when they are issued, who waits for them, and the
 memory that they take.
 
 Parts of a pass are numbered as gradients become ready: 0 is the head, 1 to L the layers from last to first, L + 1 the
@@ -55,7 +55,7 @@ class Flight(NamedTuple):
 
 
 class PassFlights(NamedTuple):
-    """All that goes on beside one pass: flights in the order in which they are issued, and what the pass itself does
+    """The flights of one pass: in the order in which they are issued, and what the pass itself does
     in between: memory that it takes and gives back, and copies. At ``waits`` a backward waits for flights of the
     forward of its microbatch."""
 

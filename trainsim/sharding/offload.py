@@ -1,5 +1,5 @@
 """
-Copies of gradients and parameters that are kept on the host or on drives, as steps of what goes on beside a pass.
+Copies of gradients and parameters that are kept on the host or on drives, as steps of the flights under a pass.
 
 Source: deepspeedai/DeepSpeed runtime/zero (stage_1_and_2.py, stage3.py) and runtime/swap_tensor.
 """

@@ -133,7 +133,7 @@ class _GatheredPasses:
         return Role(role.work, role.first and (second or offload), role.last and offload)
 
     def beside(self, role: Role) -> PassFlights:
-        """What goes on beside a pass; passes that are alike share it."""
+        """The flights of a pass; passes that are alike share them."""
         if role not in self.known:
             self.known[role] = self.forward(role) if role.work == "F" else self.backward(role)
         return self.known[role]

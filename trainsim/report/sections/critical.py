@@ -1,4 +1,4 @@
-"""What the length of the step hangs on."""
+"""What sets the length of the step."""
 
 from __future__ import annotations
 
