@@ -28,7 +28,10 @@ def comparison(change: Comparison) -> Section:
     before, after = change.titles
     verdict = f"the step is {format_time(abs(change.seconds))} ({abs(change.ratio):.1%})"
     note = f"{verdict} {'shorter' if change.seconds < 0 else 'longer'}"
-    both = Table(columns=(Column(), Column(before), Column(after)), rows=(*_outcomes(change), *_fields(change)))
+    both = Table(
+        columns=(Column(), Column(before, wraps=True), Column(after, wraps=True)),
+        rows=(*_outcomes(change), *_fields(change)),
+    )
     blocks: list[Block] = [both, causes(change)]
     if any(part == "bubble" for part, _ in change.causes):
         blocks.append(Paragraph(TWO_BUBBLES, "quiet"))
