@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from trainsim.errors import Deadlock, InvalidPlan
 from trainsim.replaying.mail import deadlock, with_exchanges
-from trainsim.replaying.result import Bubble, Replay, Span, Window
+from trainsim.replaying.result import Replay, ReplayBubble, Span, WeightWindow
 from trainsim.replaying.running import spans
 from trainsim.replaying.times import Given, Times, one_time, per_stage
 from trainsim.schedules import schedules
@@ -17,7 +17,7 @@ from trainsim.schedules.messages import mails
 from trainsim.schedules.orders import read_order
 from trainsim.schedules.slices import SLICES
 
-__all__ = ["Bubble", "Replay", "Span", "Window", "replay", "schedule"]
+__all__ = ["Replay", "ReplayBubble", "Span", "WeightWindow", "replay", "schedule"]
 
 
 def replay(

@@ -30,7 +30,7 @@ class Span(NamedTuple):
     end: float
 
 
-class Window(NamedTuple):
+class WeightWindow(NamedTuple):
     """When a stage's weights are first used and its gradient is complete; ``slack``: from then to the step's end."""
 
     rank: int
@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bubble:
+class ReplayBubble:
     """How much of the time ranks do nothing: three fractions that are all in use, and the ratio of one paper."""
 
     step: Replay = field(repr=False)
@@ -128,9 +128,9 @@ class Replay:
         return self.bubble.idle_over_ideal
 
     @property
-    def bubble(self) -> Bubble:
+    def bubble(self) -> ReplayBubble:
         """The bubble, by each of its definitions."""
-        return Bubble(self)
+        return ReplayBubble(self)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -142,7 +142,7 @@ class Replay:
         )
 
     @property
-    def windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[WeightWindow, ...]:
         """When each stage's weights are used and its gradient can be reduced; by stage."""
         first: dict[int, float] = {}
         ready: dict[int, float] = {}
@@ -153,7 +153,7 @@ class Replay:
                     ready[cell.stage] = float(end)
         whole = self.makespan
         return tuple(
-            Window(rank, stage, first[stage], ready[stage], whole - ready[stage])
+            WeightWindow(rank, stage, first[stage], ready[stage], whole - ready[stage])
             for stage, rank in enumerate(self.order.rank_of)
         )
 
