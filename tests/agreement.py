@@ -22,8 +22,9 @@ def assert_same(a, b, *, operations=None):
             for name in ("microbatch", "posted", "start", "end"):
                 mine, theirs = getattr(x, name), getattr(y, name)
                 assert np.array_equal(mine, theirs), (rank, chain, name, float(np.abs(mine - theirs).max()))
-            for name, mine, theirs in zip("mpse", a.task_times(rank, chain), b.task_times(rank, chain), strict=True):
-                assert np.array_equal(mine, theirs), (rank, chain, "task", name)
+            numbers = (trace.number[int(trace.rank_class[rank]), chain] for trace in (a, b))
+            for mine, theirs in zip(*(t.task_times(k) for t, k in zip((a, b), numbers, strict=True)), strict=True):
+                assert np.array_equal(mine, theirs), (rank, chain, "task")
     assert a.duration == b.duration
 
 
@@ -44,19 +45,19 @@ def distance(system, trace):
 
 def assert_contiguous(trace):
     """Following causes back from any row leads to the start of the step without a hole, in finite steps."""
-    times = [trace.row_times(k) for k in range(len(trace.rows))]
-    good = [np.zeros(len(t.end), bool) for t in times]
-    for number, t in enumerate(times):
-        for row in range(len(t.end)):
-            path, at = [], (number, row)
-            while at is not None and not good[at[0]][at[1]]:
-                path.append(at)
-                before, start = trace.cause(*at), float(times[at[0]].start[at[1]])
-                if before is None:
-                    assert start == 0.0, at
-                else:
-                    assert float(times[before[0]].end[before[1]]) == start, (at, before)
-                at = before
-                assert len(path) <= sum(len(t.end) for t in times), "a circle"
-            for k, r in path:
-                good[k][r] = True
+    rows = [trace.rows(k) for k in range(len(trace.chains))]
+    start, end, cause = (np.concatenate([getattr(r, name) for r in rows]) for name in ("start", "end", "cause"))
+    first = set(trace.offset[:-1].tolist())
+    good = np.zeros(len(start), bool)
+    for row in range(len(start)):
+        path, at = [], row
+        while at >= 0 and not good[at]:
+            path.append(at)
+            before = int(cause[at]) if cause[at] >= 0 or at in first else at - 1
+            if before < 0:
+                assert start[at] == 0.0, at
+            else:
+                assert end[before] == start[at], (at, before)
+            at = before
+            assert len(path) <= len(start), "a circle"
+        good[path] = True

@@ -34,10 +34,10 @@ class Network:
 
 def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None) -> Result:
     """The result of a pipeline executed by its definition."""
-    trace, programs, program_of = pipeline(shape)
+    trace = pipeline(shape)
     kernels = SimpleNamespace(attention=SimpleNamespace(curves={"flash2": {}}, fallback="flash2"))
     cluster = SimpleNamespace(
-        ranks=len(program_of),
+        ranks=trace.ranks,
         node=Node(devices=(("gpu", 8),), cables=()),
         gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True, kernels=kernels),
         node_of=lambda rank: np.asarray(rank) // 8,
@@ -47,7 +47,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
 
     job = SimpleNamespace(
         name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
-        allocation=Allocation(), parallel=SimpleNamespace(ranks=len(program_of)),
+        allocation=Allocation(), parallel=SimpleNamespace(ranks=trace.ranks),
         training=SimpleNamespace(
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
             attention="flash2",
@@ -55,8 +55,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     )  # fmt: skip
     parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}
     simulation = SimpleNamespace(
-        job=job, programs=programs, program_of=program_of, trace=trace, wall_s=0.01,
+        job=job, trace=trace, wall_s=0.01, network=Network(shape),
         estimate=Estimate(seconds=sum(parts.values()), parts=parts),
-        plan=SimpleNamespace(parts=SimpleNamespace(network=Network(shape))),
     )  # fmt: skip
     return Result(simulation=simulation, scenario=scenario or {"name": name})

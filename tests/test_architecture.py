@@ -63,7 +63,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
 }
 
 RECORDS = {  # dataclasses that are filled while the engine runs: they are its notebook, not values
-    "contracts/trace.py": {"Rows", "Trace"},
+    "contracts/record.py": {"Record"},
     "engine/joint.py": {"Member"},
 }
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS, MOST_POSITIONAL = 320, 40, 8, 3

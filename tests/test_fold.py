@@ -162,4 +162,4 @@ def test_what_never_shares_has_no_marks(name):
     pruned = prune(step(name))
     trace = run(fold(pruned))
     if not any(len(p.use_group) for c in pruned.communicators.values() for p in c.patterns.values()):
-        assert not any(rows.marks for rows in trace.rows)
+        assert not any(record.marks for record in trace.records)

@@ -71,10 +71,9 @@ def test_activations_in_flight_are_those_of_1f1b() -> None:
     for stage, program in enumerate(simulation.programs):
         level, peak = 0.0, 0.0
         for template, _ in program.chains["compute"]:
-            level += template.allocates
+            level += template.balance
             peak = max(peak, level)
-            level -= template.frees
-        one = next(t.template.allocates for t in program.chains["compute"])
+        one = next(t.template.balance for t in program.chains["compute"])
         assert level == pytest.approx(0.0, abs=1.0)
         assert round(peak / one) == min(4 - stage, 8)
 

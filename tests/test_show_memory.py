@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import trainsim as ts
 from tests.runs import result
 from tests.traces import Shape
-from trainsim.analysis.memory import CATEGORIES
-from trainsim.analysis.moments import at_peak, moment
+from trainsim.analysis.memory import CATEGORIES, at_peak
+from trainsim.analysis.passes import moment
 from trainsim.cli import main
 from trainsim.cli.reading import value_of
 from trainsim.errors import InvalidPlan, TrainsimError

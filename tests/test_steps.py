@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.jobs import scenario
-from trainsim.analysis.period import step_ends
-from trainsim.analysis.slots import in_flight, slots, whole
+from trainsim.analysis.bubble import step_ends
+from trainsim.analysis.passes import in_flight, passes_of, tasks_of
 from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import slices_of
@@ -99,8 +99,9 @@ def test_passes_are_whole_and_in_order(three):
     name = three.job.pipeline.schedule
     forwards = microbatches * chunks * slices_of(name, None) // schedules.traits(name).replicas
     for rank in three.pipeline:
-        tasks = slots(three.lanes, int(three.trace.rank_class[rank]))
-        passes = whole(tasks)
+        number = int(three.trace.rank_class[rank])
+        tasks = tasks_of(three.lanes, number)
+        passes = passes_of(three.lanes, number)
         assert passes.work.count("F") == forwards == passes.work.count("B") + passes.work.count("W")
         assert passes.work.count("I") == passes.work.count("W")
         assert passes.seconds.sum() == pytest.approx(tasks.seconds[[w in "FBIW" for w in tasks.work]].sum())
@@ -114,7 +115,7 @@ def test_passes_are_whole_and_in_order(three):
 @pytest.mark.parametrize(("schedule", "most"), [("1f1b", [4, 3, 2, 1]), ("gpipe", [8] * 4), ("zb-h1", [4] * 4)])
 def test_chunks_in_flight(schedule, most):
     result = run(schedule)
-    assert [in_flight(slots(result.lanes, int(result.trace.rank_class[r]))) for r in result.pipeline] == most
+    assert [in_flight(tasks_of(result.lanes, int(result.trace.rank_class[r]))) for r in result.pipeline] == most
 
 
 def test_without_a_barrier_the_period_has_only_the_bubble_of_the_span(even):

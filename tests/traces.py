@@ -9,8 +9,9 @@ import numpy as np
 
 from trainsim.contracts.exact import ticks
 from trainsim.contracts.groups import REPLICAS, TENSOR, Messages
-from trainsim.contracts.instructions import Hold, Kernel, Meet, Memory, Program, Send, Task, Template
-from trainsim.contracts.trace import Label, Rows, Run, Trace
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Memory, Payload, Program, Send, Task, Template
+from trainsim.contracts.record import Label, Record, Run, TaskFacts, Tasks
+from trainsim.contracts.trace import Trace
 from trainsim.schedules import Slot, schedules
 
 
@@ -63,10 +64,14 @@ def seconds_of(shape: Shape, i: Kernel | Meet) -> float:
     return i.seconds if isinstance(i, Kernel) else ticks(shape.tp / shape.layers)
 
 
+def label(i: Kernel | Meet) -> Label:
+    return Label(i.name, i.kind, i.stream, i.layer, i.payloads)
+
+
 def run_of(shape: Shape, instructions: list[Kernel | Meet]) -> Run:
     ends = list(accumulate(seconds_of(shape, i) for i in instructions))
     starts = (0.0, *ends[:-1])
-    labels = tuple(Label(i.name, i.kind, i.stream, i.layer) for i in instructions)
+    labels = tuple(label(i) for i in instructions)
     return Run(labels, starts, starts, tuple(ends))
 
 
@@ -86,7 +91,7 @@ class Builder:
         self.names = [(r, "compute") for r in range(p)]
         self.names += [(r, way.chain) for way in WAYS.values() for r in range(p)]
         self.number = {name: k for k, name in enumerate(self.names)}
-        self.rows = [Rows() for _ in self.names]
+        self.rows = [Record() for _ in self.names]
         self.work = {w: (self.run(kernels(shape, w)), kernels(shape, w)) for w in ("F", "B")}
         self.send = self.run_message()
         self.arrived: dict[tuple[str, int, int], tuple[float, tuple[int, int] | None]] = {}
@@ -98,8 +103,9 @@ class Builder:
 
     def run_message(self) -> int:
         c = ticks(self.shape.latency)
-        self.runs.append(Run((Label("send", "pp", "pp", -1),), (0.0,), (0.0,), (c,)))
-        return len(self.runs) - 1
+        for way in WAYS.values():
+            self.runs.append(Run((Label("send", "pp", "pp", -1, (Payload(way, "send", 1e6),)),), (0.0,), (0.0,), (c,)))
+        return len(self.runs) - 2
 
     def needs(self, rank: int, slot: Slot) -> tuple[str, int, int] | None:
         """What a slot waits for: an activation, a gradient, or nothing."""
@@ -133,7 +139,7 @@ class Builder:
         chain = self.number[rank, WAYS[slot.work].chain]
         rows = self.rows[chain]
         rows.causes[len(rows)] = (rank, len(self.rows[rank]) - 1)
-        rows.table.extend((self.send, slot.microbatch, end, end))
+        rows.table.extend((self.send + (slot.work != "F"), slot.microbatch, end, end))
         self.arrived[slot.work, to, slot.microbatch] = (
             end + ticks(self.shape.latency),
             (chain, len(rows) - 1),
@@ -161,7 +167,7 @@ class Builder:
                 shape.update
             )
             starts = (0.0, *ends[:-1])
-            self.runs.append(Run(tuple(Label(i.name, i.kind, i.stream, -1) for i in out), starts, starts, tuple(ends)))
+            self.runs.append(Run(tuple(label(i) for i in out), starts, starts, tuple(ends)))
             for r in range(shape.stages):
                 self.rows[r].table.extend((len(self.runs) - 1, 0, self.free[r], self.free[r]))
                 self.rows[r].tasks.append(len(self.rows[r]))
@@ -196,17 +202,28 @@ def programs(shape: Shape, builder: Builder, update: list[Kernel | Meet]) -> tup
     )  # fmt: skip
 
 
-def pipeline(shape: Shape) -> tuple[Trace, tuple[Program, ...], np.ndarray]:
-    """The trace of a pipeline, its programs, and the program of each rank (stage-major, ``replicas`` per
-    stage)."""
+def pipeline(shape: Shape) -> Trace:
+    """The trace of a pipeline; ranks are laid stage by stage, ``replicas`` each."""
     builder = Builder(shape)
     builder.passes()
     stages = programs(shape, builder, builder.update())
-    rank_class = np.repeat(np.arange(shape.stages), shape.replicas)
-    trace = Trace(
-        rank_class=rank_class, representative=np.arange(shape.stages) * shape.replicas, runs=builder.runs,
-        chains=tuple(builder.names), rows=tuple(builder.rows),
-        tasks=tuple(stages[c].chains["compute"] if name == "compute" else () for c, name in builder.names),
+    templates = {id(t.template): t.template for program in stages for t in program.chains["compute"]}
+    number = {key: k for k, key in enumerate(templates)}
+    nothing = Tasks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    carried_out = [
+        Tasks(
+            np.array([number[id(t.template)] for t in program.chains["compute"]]),
+            np.array([t.microbatch for t in program.chains["compute"]]),
+        )
+        for program in stages
+    ]
+    return Trace(
+        rank_class=np.repeat(np.arange(shape.stages), shape.replicas),
+        representative=np.arange(shape.stages) * shape.replicas, stage=np.arange(shape.stages),
+        parameters=np.array([program.parameters for program in stages]),
+        memory=tuple(program.memory for program in stages), runs=builder.runs,
+        chains=tuple(builder.names), records=tuple(builder.rows),
+        facts=tuple(TaskFacts.of(template) for template in templates.values()),
+        tasks=tuple(carried_out[c] if name == "compute" else nothing for c, name in builder.names),
         messages={way.chain: way for way in WAYS.values()},
     )  # fmt: skip
-    return trace, stages, rank_class

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from trainsim.contracts.exact import COARSE_TICK, LONGEST, TICK
+from trainsim.contracts.exact import longest, tick_for
 from trainsim.contracts.instructions import Program
-from trainsim.contracts.job import Job, Slow
+from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Ints
 from trainsim.contracts.trace import Trace
 from trainsim.engine import run
@@ -17,6 +17,7 @@ from trainsim.errors import Deadlock
 from trainsim.fold import fold, prune, unfolded
 from trainsim.program.estimate import Estimate, estimate
 from trainsim.program.lower import Plan, lower
+from trainsim.program.network import Network
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +35,11 @@ class Simulation:
         return self.plan.system.programs
 
     @property
+    def network(self) -> Network:
+        """Which ranks talk to which."""
+        return self.plan.parts.network
+
+    @property
     def program_of(self) -> Ints:
         return self.plan.system.program_of
 
@@ -48,10 +54,11 @@ def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simu
     phase("folding")
     system = prune(plan.system)
     quotient = fold(system) if job.fold else unfolded(system)
-    tick = TICK if expected.seconds * _worst(job) < LONGEST / 4 else COARSE_TICK
     phase("simulating")
     with _told(job):
-        trace = run(quotient, tick=tick)
+        trace = run(quotient, tick=tick_for(expected_duration(job, expected)))
+        while trace.duration >= longest(trace.tick):  # so far from what was expected that its times were not exact
+            trace = run(quotient, tick=tick_for(trace.duration))
     return Simulation(job=job, plan=plan, trace=trace, estimate=expected, wall_s=time.perf_counter() - began)
 
 
@@ -70,6 +77,8 @@ def _told(job: Job) -> Iterator[None]:
         ) from None
 
 
-def _worst(job: Job) -> float:
-    """The largest factor by which something in ``what_if`` could stretch the step."""
-    return max([1.0, *(max(w.factor, 1.0 / w.factor) for w in job.what_if if isinstance(w, Slow))])
+def expected_duration(job: Job, expected: Estimate) -> float:
+    """Seconds that all steps may take together: the closed form with all that ``what_if`` adds to it."""
+    stretched = max([1.0, *(max(w.factor, 1.0 / w.factor) for w in job.what_if if isinstance(w, Slow))])
+    delays = sum(w.seconds for w in job.what_if if isinstance(w, Delay))
+    return expected.seconds * stretched * job.steps + delays

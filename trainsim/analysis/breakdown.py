@@ -7,11 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from trainsim.analysis.idle import WORK, done, gaps, worked_beside
 from trainsim.analysis.kinds import COLUMN, PARTS
 from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
-from trainsim.analysis.passes import WORK, done, gaps, worked_beside
 from trainsim.contracts.exact import TICK
 from trainsim.contracts.instructions import KINDS
+from trainsim.contracts.record import COMPUTE
 
 BUBBLE = len(KINDS)
 """The column of idle time, after those of the kinds."""
@@ -110,8 +111,8 @@ class _Account:
             running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
             seconds[COLUMN["pp"]] += running.sum()
             self._idle(lane, since, gap, gap - running)
-            self._note(lane, source.owner, "own messages" if mine else self.lanes.trace.title(source.name), total)
-        elif mine and source.name != "compute":
+            self._note(lane, source.owner, "own messages" if mine else lanes.trace.title(source.name), total)
+        elif mine and source.name != COMPUTE:
             self._beside(lane, source, lanes.row_last[cause], since, since + gap)
             self._note(lane, source.owner, source.name, total)
         else:
@@ -122,7 +123,7 @@ class _Account:
         """Gaps of which *idle* seconds are bubble, less what another chain of the rank worked meanwhile."""
         seconds = self.seconds[lane.owner]
         work = worked_beside(self.lanes, lane, since, gap)
-        work *= np.minimum(1.0, idle / np.maximum(work.sum(1), TICK))[:, None]
+        work *= np.minimum(1.0, idle / np.maximum(work.sum(1), self.lanes.trace.tick))[:, None]
         seconds[WORK] += work.sum(0)
         seconds[BUBBLE] += idle.sum() - work.sum()
 
@@ -132,10 +133,12 @@ class _Account:
         work = worked_beside(self.lanes, lane, since, until - since)
         rest = until - since - work.sum(1)
         self.seconds[lane.owner, WORK] += work.sum(0)
-        for one in np.flatnonzero(other.seconds.any(0)).tolist():
-            if one not in WORK:
-                ran = np.clip(done(other, one, until) - done(other, one, since), 0.0, rest)
-                self.seconds[lane.owner, one] += ran.sum()
+        for column in np.flatnonzero(other.seconds.any(0)).tolist():
+            if column not in WORK:
+                ran = np.clip(
+                    done(self.lanes, other, column, until) - done(self.lanes, other, column, since), 0.0, rest
+                )
+                self.seconds[lane.owner, column] += ran.sum()
                 rest = rest - ran
         late = np.bincount(kind, rest, BUBBLE)
         self.seconds[lane.owner, :BUBBLE] += late
@@ -147,7 +150,7 @@ class _Account:
         rows = np.flatnonzero((late > 0) & which)
         cause, kind = lane.cause[rows], lane.first[rows]
         source = np.where(cause >= 0, lanes.chain_of[cause], lane.number)
-        owner = np.array([one.owner for one in lanes.all])[source]
+        owner = lanes.chain_owner[source]
         elsewhere = lanes.stage[owner] != lanes.stage[lane.owner]
         same = np.bincount(kind[~elsewhere], late[rows[~elsewhere]], BUBBLE)
         self.seconds[lane.owner, BUBBLE] += late[rows[elsewhere]].sum()
@@ -155,7 +158,7 @@ class _Account:
         self.waiting[lane.owner] += same
         names = [lanes.trace.runs[run].labels[0].name for run in lane.run[rows].tolist()]
         for c, name in sorted(set(zip(owner.tolist(), names, strict=True))):
-            of = (owner == c) & np.array([one == name for one in names])
+            of = (owner == c) & (np.array(names, object) == name)
             self._note(lane, c, name, float(late[rows[of]].sum()))
 
     def _tail(self, lane: Lane) -> None:
@@ -173,23 +176,22 @@ class _Account:
         self._waits[key] = self._waits.get(key, Fraction(0)) + Fraction(total) * int(self.lanes.count[lane.owner])
 
 
-def mean(seconds: Floats, count: Ints, total: float, steps: int = 1) -> Floats:
-    """The mean over ranks and steps of seconds per class and column, in ticks so that the columns sum to *total*
+def mean(seconds: Floats, count: Ints, total: float, steps: int = 1, tick: float = TICK) -> Floats:
+    """The mean over ranks and steps of seconds per class and column, in whole ticks, so that the columns sum to *total*
     exactly.
 
     >>> float(mean(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1, 2]), 3.0).sum())
     3.0
     """
-    ranks = int(count.sum()) * steps
+    ranks, grain = int(count.sum()) * steps, Fraction(tick)
     sums = [
         sum(Fraction(float(s)) * int(n) for s, n in zip(column, count, strict=True)) / ranks for column in seconds.T
     ]
-    tick = Fraction(TICK) if total < 4096 else Fraction(TICK) * 16
-    whole = [s // tick for s in sums]
-    missing = int(Fraction(total) / tick) - sum(whole)
+    whole = [s // grain for s in sums]
+    missing = int(Fraction(total) / grain) - sum(whole)
     if missing:
         whole[max(range(len(whole)), key=whole.__getitem__)] += missing
-    return np.array([float(w * tick) for w in whole])
+    return np.array([float(w * grain) for w in whole])
 
 
 def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[str, float]:
@@ -198,7 +200,8 @@ def breakdown(lanes: Lanes, book: Ledger, *, stage: int | None = None) -> dict[s
     which = np.flatnonzero(lanes.stage == stage) if stage is not None else np.arange(lanes.trace.classes)
     columns = [[COLUMN[k] for k in kinds] if part != "bubble" else [BUBBLE] for part, kinds in PARTS.items()]
     table = np.stack([book.seconds[which][:, of].sum(1) for of in columns], axis=1)
-    return dict(zip(PARTS, mean(table, lanes.count[which], lanes.step, lanes.steps).tolist(), strict=True))
+    means = mean(table, lanes.count[which], lanes.step, lanes.steps, lanes.trace.tick)
+    return dict(zip(PARTS, means.tolist(), strict=True))
 
 
 def waiting(lanes: Lanes, book: Ledger) -> dict[str, float]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainsim.analysis.lanes import Ints, Lane, Lanes
-from trainsim.analysis.passes import first_step, gaps, later_steps, passes
-from trainsim.analysis.stalls import Stall, stalls
+from trainsim.analysis.idle import first_step, gaps, later_steps, occupancy
+from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
+from trainsim.analysis.stalls import Stall, phases, stalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,7 @@ class Bubble:
       their passes (reductions, optimizer); None for a single step.
     * ``idle_over_ideal``: idle / busy. 1F1B without latency: (p - 1) / m.
     * ``per_stage``: ``fraction`` of each stage; ``stages`` says when its mean rank is idle, and why.
-    * ``warmup_s``: until every stage of the slowest pipeline has begun; ``cooldown_s``: from its first stage that is
-      done; ``steady_s``: between.
+    * ``warmup_s``, ``steady_s``, ``cooldown_s``: the phases of the slowest pipeline, see ``stalls.phases``.
     """
 
     fraction: float
@@ -46,12 +45,13 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
     ``pipelines`` has a row per pipeline: the ranks that pass microbatches to each other. Each has a window of its own,
     since a replica that is done and waits for a slow one has no bubble. None: all ranks are one pipeline.
     """
-    every = [passes(lanes, lane, first_step(lanes, lane)) for lane in lanes.compute]
-    busy, first, last = (np.array([getattr(one, name) for one in every]) for name in ("busy", "first", "last"))
+    every = [occupancy(lanes, lane, first_step(lanes, lane)) for lane in lanes.compute]
+    phase = [phases(lanes, lane, taken) for lane, taken in zip(lanes.compute, every, strict=True)]
+    busy, first, last = (np.array([getattr(taken, name) for taken in every]) for name in ("busy", "first", "last"))
     if pipelines is None:
         pipelines = np.arange(lanes.ranks)[None, :]
     classes, count = np.unique(lanes.trace.rank_class[pipelines], axis=0, return_counts=True)
-    window, begun = last[classes].max(axis=1), first[classes].max(axis=1)
+    window = last[classes].max(axis=1)
     total = float((window * count).sum()) * classes.shape[1]
     if total <= 0.0:
         return _none(lanes.stages)
@@ -60,18 +60,19 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
     np.add.at(of_class, classes, np.broadcast_to((window * count)[:, None], classes.shape))
     per_stage = 1.0 - np.bincount(lanes.stage, busy * lanes.count) / np.bincount(lanes.stage, of_class)
     slowest = int(window.argmax())
-    done = max(float(last[classes[slowest]].min()), float(begun[slowest]))
+    warmup = max(phase[c].steady_from for c in classes[slowest].tolist())
+    cooldown = max(warmup, min(phase[c].cooldown_from for c in classes[slowest].tolist()))
     return Bubble(
         fraction=1.0 - work / total,
         span_fraction=1.0 - work / lanes.ranks / max(float((last - first).max()), float(busy.max())),
         idle_over_ideal=(total - work) / work if work else 0.0,
         per_stage=tuple(per_stage.tolist()),
-        warmup_s=float(begun[slowest]),
-        steady_s=done - float(begun[slowest]),
-        cooldown_s=float(window[slowest]) - done,
+        warmup_s=warmup,
+        steady_s=cooldown - warmup,
+        cooldown_s=float(window[slowest]) - cooldown,
         window_s=float(window[slowest]),
         period_fraction=_period(lanes) if lanes.steps > 1 else None,
-        stages=stalls(lanes, every, of_class / lanes.count),
+        stages=stalls(lanes, list(zip(every, phase, strict=True)), of_class / lanes.count),
     )
 
 
@@ -92,9 +93,27 @@ def _period(lanes: Lanes) -> float:
 def _after(lanes: Lanes, lane: Lane) -> tuple[float, float]:
     """(Busy seconds, seconds less those of the updates) of one class in the steps after the first."""
     within = later_steps(lanes, lane)
-    mine, rows = passes(lanes, lane, within), np.flatnonzero(within & np.isin(lane.task, lanes.updates[lane.owner]))
+    mine, rows = occupancy(lanes, lane, within), np.flatnonzero(within & np.isin(lane.task, lanes.updates[lane.owner]))
     cause, gap = lanes.gap_cause(lane)[rows], gaps(lane)[1][rows]
     reductions = np.isin(lanes.chain_of[cause], [other.number for other in lanes.others[lane.owner]]) & (cause >= 0)
     updates = float((lane.end - lane.start)[rows].sum() + gap[reductions].sum())
     ends = np.flatnonzero(np.isin(lane.task, lanes.updates[lane.owner]) & (np.diff(lane.task, append=-1) != 0))
     return mine.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates
+
+
+def step_ends(lanes: Lanes) -> Floats:
+    """When the last rank has done the update of each step, seconds."""
+    ends = [
+        lanes.trace.task_times(lane.number)[1][updates]
+        for lane, updates in zip(lanes.compute, lanes.updates, strict=True)
+    ]
+    every: Floats = np.max(np.array(ends), axis=0)
+    return every
+
+
+def period(lanes: Lanes) -> float | None:
+    """(End of the last update - end of the first) / (steps - 1), seconds; None for a single step."""
+    if lanes.steps == 1:
+        return None
+    ends = step_ends(lanes)
+    return float(ends[-1] - ends[0]) / (lanes.steps - 1)

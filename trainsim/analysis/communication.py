@@ -12,7 +12,7 @@ import numpy as np
 from trainsim.analysis.kinds import COLUMN, COMMUNICATION
 from trainsim.analysis.lanes import Lanes
 from trainsim.contracts.groups import Peers
-from trainsim.contracts.instructions import Meet, Program, Send
+from trainsim.contracts.instructions import SEND, Payload
 
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0}
 """Bytes that each of n ranks must send, in units of (n - 1) / n of the full buffer (nccl-tests,
@@ -26,9 +26,9 @@ class Traffic:
     """One kind of communication, of the mean rank in one step: bytes sent, the part of them that leaves the node (ring
     order), and the number of collectives and of messages sent.
 
-    ``time_s`` is the time of all operations in which it takes part (of a message: sender and receiver), ``waiting_s``
+    ``time_s`` is the time of the collectives in which it takes part and of the messages that it sends, ``waiting_s``
     what it waited for late peers before they could begin, ``exposed_s`` what no computation hides of the two:
-    ``exposed_s <= time_s + waiting_s``.
+    ``exposed_s <= time_s + waiting_s``, for messages twice that, since both ends may wait for one.
     """
 
     bytes_per_rank: float = 0.0
@@ -51,15 +51,12 @@ def communication(
     """Traffic of every kind in COMMUNICATION; *exposed* and *waiting* are seconds of the mean rank, from the
     breakdown."""
     sent = {kind: np.zeros(3) for kind in COMMUNICATION}
-    weight = np.bincount(lanes.program_of, minlength=len(lanes.programs)) / lanes.ranks / lanes.steps
-    for program, share in zip(lanes.programs, weight.tolist(), strict=True):
-        for (kind, nbytes, crossing), count in _operations(program, groups).items():
-            if kind in sent:
-                sent[kind] += share * count * np.array([nbytes, nbytes * crossing, 1.0])
+    for (kind, nbytes, crossing), count in sorted(_operations(lanes, groups).items()):
+        if kind in sent:
+            sent[kind] += count / lanes.ranks / lanes.steps * np.array([nbytes, nbytes * crossing, 1.0])
     time = np.zeros(len(COLUMN))
     for lane in lanes.all:
-        ends = 2 if lane.is_messages else 1
-        time += lane.seconds.sum(0) * float(lanes.count[lane.owner]) * ends / lanes.ranks / lanes.steps
+        time += lane.seconds.sum(0) * float(lanes.count[lane.owner]) / lanes.ranks / lanes.steps
     return {
         kind: Traffic(
             bytes_per_rank=float(row[0]),
@@ -73,22 +70,26 @@ def communication(
     }
 
 
-def _operations(program: Program, groups: Groups) -> Counter[tuple[str, float, float]]:
-    """(kind, bytes sent by this rank, part of them between nodes) of every collective and message, with its
-    number."""
-    tasks: Counter[int] = Counter()
-    templates = {}
-    for chain in program.chains.values():
-        for task in chain:
-            tasks[id(task.template)] += 1
-            templates[id(task.template)] = task.template
+def _operations(lanes: Lanes, groups: Groups) -> Counter[tuple[str, float, float]]:
+    """(Kind, bytes that a rank sends, part of them between nodes) of all collectives and messages, with the number of
+    ranks that take part, or send, times how often."""
+    rows = np.zeros(len(lanes.trace.runs), np.int64)
+    for lane in lanes.all:
+        rows += np.bincount(lane.run, minlength=len(rows)) * lanes.count[lane.owner]
+    payloads: Counter[tuple[str, Payload]] = Counter()
+    for run, count in zip(lanes.trace.runs, rows.tolist(), strict=True):
+        for label in run.labels:
+            for payload in label.payloads:
+                payloads[label.kind, payload] += count
     out: Counter[tuple[str, float, float]] = Counter()
-    for key, count in tasks.items():
-        for i in templates[key].instructions:
-            if isinstance(i, Meet):
-                size, crossing = groups(i.communicator)
-                sent = WIRE.get(i.operation, 1.0) * (size - 1) / max(size, 1)
-                out[i.kind, i.nbytes * (1.0 if i.operation in COPIES else sent), crossing] += count
-            elif isinstance(i, Send) and i.nbytes > 0:  # the others carry no data: they only keep an order
-                out[i.kind, i.nbytes, groups(i.communicator)[1]] += count
+    for (kind, payload), count in payloads.items():
+        out[kind, *_sent(payload, groups)] += count
     return out
+
+
+def _sent(payload: Payload, groups: Groups) -> tuple[float, float]:
+    """(Bytes that each rank sends, part of them between nodes)."""
+    size, crossing = groups(payload.communicator)
+    if payload.operation in COPIES or payload.operation == SEND:
+        return payload.nbytes, crossing
+    return payload.nbytes * WIRE.get(payload.operation, 1.0) * (size - 1) / max(size, 1), crossing

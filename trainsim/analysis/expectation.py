@@ -1,13 +1,15 @@
-"""The closed form beside the simulation, and where the two differ."""
+"""The closed form beside the simulation: where the two differ, and facts of the job that may be the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainsim.analysis.critical import CriticalPath
-from trainsim.analysis.reasons import Facts
+from trainsim.analysis.kinds import COLUMN
+from trainsim.analysis.lanes import Lane, Lanes
+from trainsim.contracts.job import Delay, Job, Skip, Slow
 from trainsim.units import format_time
 
 PASSES = "passes and messages"
@@ -26,10 +28,50 @@ ON_THE_PATH = {
 
 AGREES = 5e-4
 """A difference below this part of the step needs no explanation."""
-
-
+MATTERS = 0.1
+"""Part of a difference from which on a cause is named."""
+MOSTLY = 0.8
+"""Part from which on no other cause is."""
 NAMED = 0.2
 """A phase that differs by less than this part of the most different one is not named beside it."""
+KERNELS = ("forward", "backward", "recompute", "optimizer")
+"""Kinds of spans that take the GPU's SMs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the closed form does not know. ``slow``: what_if in words; ``contention``: seconds by which the kernels of
+    the mean rank are longer beside collectives; whether stages differ, there are messages between them, gradients are
+    reduced between replicas, and passes hide some of that."""
+
+    slow: tuple[str, ...] = ()
+    contention: float = 0.0
+    uneven: bool = False
+    messages: bool = False
+    reductions: bool = False
+    hidden: bool = False
+
+    def of_passes(self, difference: float) -> Iterator[str]:
+        """Why the passes take *difference* seconds more (or less) than in the closed form."""
+        yield from self.slow
+        if self.contention > MATTERS * abs(difference) and difference > 0:
+            yield f"kernels take {format_time(self.contention)} longer beside collectives than alone"
+        if self.slow or self.contention > MOSTLY * difference > 0:
+            return
+        if self.uneven:
+            yield "stages that are not even"
+        if self.messages:
+            yield "messages that are hidden or not"
+
+    def of_the_end(self) -> Iterator[str]:
+        """Why reductions and update differ."""
+        yield from self.slow
+        if self.reductions:
+            yield "links that groups share"
+        if self.hidden:
+            yield "how much of the reductions the passes hide"
+        if self.messages:
+            yield "waiting for the last stage"
 
 
 class Phase(NamedTuple):
@@ -60,7 +102,7 @@ class Expectation:
 
     @property
     def explanation(self) -> str:
-        """One line: the phase that differs most, and what may be the reason in this job."""
+        """One line: the part that differs most, what offsets it, and what may be the reason in this job."""
         if not self.phases:
             return "the closed form has no parts"
         if abs(self.difference) < AGREES:
@@ -93,3 +135,42 @@ def expectation(
     ]
     phases += [Phase(part, value, 0.0) for part, value in parts.items() if part not in named]
     return Expectation(seconds=seconds, simulated=step, phases=tuple(phases), facts=facts)
+
+
+def contention(lanes: Lanes) -> float:
+    """Seconds per step of the mean rank by which its kernels are longer than alone: sum of (duration - alone)."""
+    total = sum(_slowed(lanes, lane) * int(lanes.count[lane.owner]) for lane in lanes.compute)
+    return total / lanes.ranks / lanes.steps
+
+
+def _slowed(lanes: Lanes, lane: Lane) -> float:
+    """Of one class; only rows that had to share have spans of their own."""
+    shared, columns = lane.literal, [COLUMN[kind] for kind in KERNELS]
+    alone = lanes.run_sums.seconds[lane.run[shared]].sum(0)
+    return float((lane.seconds[shared].sum(0) - alone)[columns].sum())
+
+
+def slow_things(job: Job) -> tuple[str, ...]:
+    """What the job's ``what_if`` slows down, in words."""
+    return tuple(_words(job, what) for what in job.what_if if not isinstance(what, Skip))
+
+
+def _words(job: Job, what: Slow | Delay) -> str:
+    if isinstance(what, Delay):
+        return f"rank {what.rank} loses {format_time(what.seconds)} before its first {what.at}"
+    if what.links:
+        name = what.links[0] if len(what.links) == 1 else f"{len(what.links)} links"
+        return f"{name} at {what.factor:.3g} of the bandwidth"
+    change = f"{abs(what.factor - 1):.1%} {'longer' if what.factor >= 1 else 'less'}"
+    return f"{whose(what.ranks, job.cluster.gpus_per_node)} kernels take {change}"
+
+
+def whose(ranks: Sequence[int], per_node: int) -> str:
+    """
+    >>> whose([5], 4), whose(range(8, 12), 4), whose(range(8), 4), whose([1, 2, 3], 4)
+    ("rank 5's", "node 2's", "2 nodes'", "3 ranks'")
+    """
+    nodes = sorted({rank // per_node for rank in ranks})
+    if len(ranks) == len(nodes) * per_node:
+        return f"node {nodes[0]}'s" if len(nodes) == 1 else f"{len(nodes)} nodes'"
+    return f"rank {ranks[0]}'s" if len(ranks) == 1 else f"{len(ranks)} ranks'"

@@ -13,6 +13,9 @@ PASSES = frozenset({"F", "B", "I", "W"})
 BUSY = PASSES | {EARLY}
 """What a rank does between the start of a step and its end: passes, and updates that no flush precedes."""
 
+UPDATE = "update"
+"""What a template's ``work`` says when it ends a step."""
+
 BACKWARD = frozenset({"B", "I", "W"})
 """The passes that are not forward."""
 

@@ -1,18 +1,18 @@
-"""The folded trace as numpy columns: one row per run of spans, plus sums per run; made once and shared."""
+"""The folded trace as numpy columns: one row per run of spans, with sums per kind; made once and shared."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain as chained
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.analysis.kinds import BUSY, COLUMN, PASSES
-from trainsim.contracts.exact import TICK
+from trainsim.analysis.kinds import BUSY, COLUMN, PASSES, UPDATE
 from trainsim.contracts.groups import Messages
-from trainsim.contracts.instructions import KINDS, Program
+from trainsim.contracts.instructions import KINDS
+from trainsim.contracts.record import COMPUTE
 from trainsim.contracts.trace import Trace
 
 Ints = npt.NDArray[np.int64]
@@ -23,9 +23,9 @@ Bools = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lane:
     """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
-    for late peers inside the row; ``task`` is the number of the task that a row belongs to, ``in_pass`` and
-    ``busy`` whether that is a pass, or a pass or an early update;
-    ``messages`` is what the chain carries, if it carries messages."""
+    for late peers inside the row; ``first`` and ``last`` are the kinds of its first and last span; ``task`` is the
+    number of the task that a row belongs to, ``in_pass`` and ``busy`` whether that is a pass, or a pass or an early
+    update. ``literal``: the row shared a resource. ``messages`` is what the chain carries, if it carries messages."""
 
     number: int
     owner: int
@@ -42,6 +42,7 @@ class Lane:
     cause: Ints
     in_pass: Bools
     busy: Bools
+    literal: Bools
     messages: Messages | None
 
     def __len__(self) -> int:
@@ -57,36 +58,29 @@ class Lanes:
     """All lanes of a trace. ``cause`` of a lane's row is a row of the concatenation of all lanes, or -1."""
 
     trace: Trace
-    programs: tuple[Program, ...]
-    program_of: Ints
 
-    @cached_property
+    @property
     def ranks(self) -> int:
-        return len(self.trace.rank_class)
+        return self.trace.ranks
 
     @cached_property
     def count(self) -> Ints:
         """Ranks of each class."""
         return np.bincount(self.trace.rank_class, minlength=self.trace.classes)
 
-    @cached_property
-    def program(self) -> tuple[Program, ...]:
-        """The program of each class."""
-        return tuple(self.programs[int(self.program_of[int(r)])] for r in self.trace.representative)
-
-    @cached_property
+    @property
     def stage(self) -> Ints:
         """The pipeline stage of each class."""
-        return np.array([p.stage for p in self.program], np.int64)
+        return self.trace.stage
 
     @cached_property
     def stages(self) -> int:
         return int(self.stage.max()) + 1 if len(self.stage) else 0
 
-    @cached_property
+    @property
     def duration(self) -> float:
         """Seconds from the start until the last rank has done everything, of all steps."""
-        return max((float(lane.end.max()) for lane in self.all if len(lane)), default=0.0)
+        return self.trace.duration
 
     @cached_property
     def steps(self) -> int:
@@ -96,14 +90,14 @@ class Lanes:
     @cached_property
     def step(self) -> float:
         """Seconds of one step: the duration over the number of steps, in whole ticks."""
-        tick = TICK if self.duration < 4096 else TICK * 16
+        tick = self.trace.tick
         return self.duration if self.steps == 1 else float(self.duration / self.steps // tick * tick)
 
     @cached_property
     def updates(self) -> tuple[Ints, ...]:
         """Of each class the numbers of the tasks in its compute chain that end a step."""
-        chains = [self.trace.tasks[lane.number] for lane in self.compute]
-        return tuple(np.flatnonzero([task.template.work == "update" for task in chain]) for chain in chains)
+        ends = np.array([facts.work == UPDATE for facts in self.trace.facts], bool)
+        return tuple(np.flatnonzero(ends[self.trace.tasks[lane.number].facts]) for lane in self.compute)
 
     @cached_property
     def all(self) -> tuple[Lane, ...]:
@@ -112,20 +106,25 @@ class Lanes:
     @cached_property
     def compute(self) -> tuple[Lane, ...]:
         """The chain that does the work, of each class."""
-        return tuple(self.all[self.trace.number[c, "compute"]] for c in range(self.trace.classes))
+        return tuple(self.all[self.trace.number[c, COMPUTE]] for c in range(self.trace.classes))
 
     @cached_property
     def others(self) -> tuple[tuple[Lane, ...], ...]:
         """The other chains of each class, messages excepted."""
         out: list[list[Lane]] = [[] for _ in range(self.trace.classes)]
         for lane in self.all:
-            if lane.name != "compute" and not lane.is_messages:
+            if lane.name != COMPUTE and not lane.is_messages:
                 out[lane.owner].append(lane)
         return tuple(map(tuple, out))
 
     @cached_property
     def messages(self) -> tuple[Lane, ...]:
         return tuple(lane for lane in self.all if lane.is_messages)
+
+    def works(self, lane: Lane) -> tuple[str, ...]:
+        """What each task of a lane does."""
+        facts = self.trace.facts
+        return tuple(facts[k].work for k in self.trace.tasks[lane.number].facts.tolist())
 
     def gap_cause(self, lane: Lane) -> Ints:
         """The row that ended the idle time before each row of *lane*, or -1.
@@ -137,22 +136,26 @@ class Lanes:
         cause = np.where(late, -1, lane.cause)
         for other in self.others[lane.owner]:
             at = np.minimum(np.searchsorted(other.end, lane.posted), len(other) - 1)
-            found = late & (other.end[at] == lane.posted) if len(other) else np.zeros(len(lane), bool)
-            cause[found] = self.offset[other.number] + at[found]
+            ended = late & (other.end[at] == lane.posted) if len(other) else np.zeros(len(lane), bool)
+            cause[ended] = self.offset[other.number] + at[ended]
         return cause
 
     # every row of every lane, one after the other: what ``cause`` points to
 
-    @cached_property
+    @property
     def offset(self) -> Ints:
         """Where the rows of each chain begin in the concatenation."""
-        sizes = [len(rows) for rows in self.trace.rows]
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return self.trace.offset
 
     @cached_property
     def chain_of(self) -> Ints:
         """The chain of each row of the concatenation."""
         return np.repeat(np.arange(len(self.all)), np.diff(self.offset))
+
+    @cached_property
+    def chain_owner(self) -> Ints:
+        """The class of each chain."""
+        return np.array([lane.owner for lane in self.all], np.int64)
 
     @cached_property
     def row_start(self) -> Floats:
@@ -168,75 +171,53 @@ class Lanes:
         return np.concatenate([lane.last for lane in self.all])
 
     @cached_property
-    def _runs(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
-        """Per run: spans, first position; per span: kind; per run: seconds in spans, held (x KINDS),
-        length."""
-        runs = self.trace.runs
-        size = np.fromiter((len(r.labels) for r in runs), np.int64, len(runs))
-        spans = int(size.sum())
-        kind = np.fromiter((COLUMN[label.kind] for r in runs for label in r.labels), np.int64, spans)
-        posted, start, end = (
-            np.fromiter(chained.from_iterable(columns), np.float64, spans)
-            for columns in ((r.posted for r in runs), (r.starts for r in runs), (r.ends for r in runs))
-        )
-        first = np.cumsum(size) - size
-        owner = np.repeat(np.arange(len(runs)), size)
-        wait = start - posted
-        wait[first[size > 0]] = 0.0  # the row itself says when its first span was posted
-        length = np.zeros(len(runs))
-        length[size > 0] = end[(first + size - 1)[size > 0]]
-        return (
-            size,
-            first,
-            kind,
-            _table(owner, kind, end - start, len(runs)),
-            _table(owner, kind, wait, len(runs)),
-            length,
+    def run_sums(self) -> RunSums:
+        """Sums over the spans of each run."""
+        flat, runs = self.trace.run_spans, len(self.trace.runs)
+        kind, owner = self.label_kind[flat.label], np.repeat(np.arange(runs), flat.size)
+        wait = flat.start - flat.posted
+        wait[flat.first[flat.size > 0]] = 0.0  # the row itself says when its first span was posted
+        return RunSums(
+            first=kind[flat.first],
+            last=kind[flat.first + flat.size - 1],
+            seconds=_table(owner, kind, flat.end - flat.start, runs),
+            held=_table(owner, kind, wait, runs),
         )
 
     def _lane(self, k: int) -> Lane:
-        rows, (owner, name) = self.trace.rows[k], self.trace.chains[k]
-        table = np.frombuffer(rows.table, np.float64).reshape(-1, 4) if len(rows) else np.zeros((0, 4))
-        run, start = table[:, 0].astype(np.int64), table[:, 3]
-        size, first, kind, seconds, held, length = self._runs
-        lane_seconds, lane_held, end = seconds[run], held[run], start + length[run]
-        self._correct(k, run, lane_seconds, lane_held, end)
-        task = np.searchsorted(np.array(rows.tasks, np.int64), np.arange(len(run)), side="right")
-        cause = np.full(len(run), -1, np.int64)
-        if rows.causes:
-            of = np.array([(at, self.offset[chain] + row) for at, (chain, row) in rows.causes.items()], np.int64)
-            cause[of[:, 0]] = of[:, 1]
-        works = [t.template.work for t in self.trace.tasks[k]] + [""]
-        mine = np.minimum(task, len(works) - 1)
+        rows, sums, (owner, name) = self.trace.rows(k), self.run_sums, self.trace.chains[k]
+        seconds, held = sums.seconds[rows.run], sums.held[rows.run]
+        own = np.flatnonzero(rows.literal | (rows.scale != 1.0))  # rows whose spans are not those of their run
+        if len(own):
+            spans = self.trace.spans_of(k, own)
+            kind = self.label_kind[spans.label]
+            wait = np.where(np.diff(spans.row, prepend=-1) == 0, spans.start - spans.posted, 0.0)
+            row = np.searchsorted(own, spans.row)
+            seconds[own] = _table(row, kind, spans.end - spans.start, len(own))
+            held[own] = _table(row, kind, wait, len(own))
+        works = [self.trace.facts[n].work for n in self.trace.tasks[k].facts.tolist()] + [""]
+        task = np.minimum(rows.task, len(works) - 1)
         return Lane(
-            number=k, owner=owner, name=name, run=run, posted=table[:, 2], start=start, end=end,
-            first=kind[first[run]], last=kind[first[run] + size[run] - 1], seconds=lane_seconds, held=lane_held,
-            task=task, cause=cause, in_pass=np.array([work in PASSES for work in works])[mine],
-            busy=np.array([work in BUSY for work in works])[mine],
+            number=k, owner=owner, name=name, run=rows.run, posted=rows.posted, start=rows.start, end=rows.end,
+            first=sums.first[rows.run], last=sums.last[rows.run], seconds=seconds, held=held, task=rows.task,
+            cause=rows.cause, in_pass=np.array([work in PASSES for work in works])[task],
+            busy=np.array([work in BUSY for work in works])[task], literal=rows.literal,
             messages=self.trace.messages.get(name),
         )  # fmt: skip
 
-    def _correct(self, k: int, run: Ints, seconds: Floats, held: Floats, end: Floats) -> None:
-        """Rows that had to share a resource have the true ends of their spans as marks; spans follow one
-        another."""
-        marks = self.trace.rows[k].marks
-        if not marks:
-            return
-        at = np.fromiter(marks, np.int64, len(marks))
-        size, first, kind = self._runs[:3]
-        spans = size[run[at]]
-        stops = np.fromiter(chained.from_iterable(marks.values()), np.float64, int(spans.sum()))
-        heads = np.cumsum(spans) - spans
-        starts = np.concatenate([[0.0], stops[:-1]])
-        starts[heads] = self.trace_start(k)[at]
-        owner = np.repeat(np.arange(len(at)), spans)
-        flat = np.arange(len(stops)) + np.repeat(first[run[at]] - heads, spans)
-        seconds[at], held[at] = _table(owner, kind[flat], stops - starts, len(at)), 0.0
-        end[at] = stops[heads + spans - 1]
+    @cached_property
+    def label_kind(self) -> Ints:
+        """The column of each label's kind."""
+        return np.array([COLUMN[label.kind] for label in self.trace.labels], np.int64)
 
-    def trace_start(self, k: int) -> Floats:
-        """When each row of chain *k* started."""
-        return np.frombuffer(self.trace.rows[k].table, np.float64).reshape(-1, 4)[:, 3]
+
+class RunSums(NamedTuple):
+    """Of each run: the kinds of its first and last span, seconds in spans and seconds waited inside (runs x KINDS)."""
+
+    first: Ints
+    last: Ints
+    seconds: Floats
+    held: Floats
 
 
 def _table(row: Ints, column: Ints, weight: Floats, rows: int) -> Floats:

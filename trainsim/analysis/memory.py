@@ -1,17 +1,17 @@
-"""What each rank holds over time, and whether it fits."""
+"""What each rank holds over time, what is kept off the GPUs, and whether there is room."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from trainsim.analysis.lanes import Floats, Ints, Lane, Lanes
-from trainsim.analysis.storage import GIGA, NO_DRIVES, NO_HOST, Store
-from trainsim.contracts.instructions import Kernel, Meet, Template, Wait
+from trainsim.analysis.lanes import Floats, Ints, Lanes
+from trainsim.analysis.passes import Moment, moment
+from trainsim.contracts.allocation import Allocation
 from trainsim.contracts.trace import Trace
+from trainsim.hardware.cluster import Cluster
 
 STATES = ("weights", "gradients", "optimizer")
 CATEGORIES = (*STATES, "gathered", "activations", "logits", "buffers", "temporary", "slack", "framework")
@@ -25,6 +25,33 @@ NOT_COUNTED = (
     "memory of other processes on the GPU",
 )
 """What a prediction leaves out; the measured peak is above the predicted one by that much."""
+
+
+GIGA = 2.0**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Memory of the hosts of a node, or its drives: bytes on the fullest node, and what one node has room for."""
+
+    name: str
+    peak_per_node: float = 0.0
+    capacity: float = 0.0
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_per_node <= self.capacity
+
+    @property
+    def complaint(self) -> str:
+        """In words that it does not fit; nothing if it does."""
+        if self.fits:
+            return ""
+        need, have = self.peak_per_node / GIGA, self.capacity / GIGA
+        return f"Does not fit: {self.name} of a node would hold {need:.1f} GiB of {have:.1f} GiB."
+
+
+NO_HOST, NO_DRIVES = Store(name="host memory"), Store(name="drives")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,15 +144,15 @@ class MemoryUse:
 
 
 def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = None) -> MemoryUse:
-    """The level of every class over the step; of each stage the fullest class is kept, among equals that of the lowest
-    rank. *beside* are memory of hosts and drives."""
+    """The level of every class over the step; of each stage the fullest class is kept. *beside* are memory of hosts and
+    drives."""
     fullest: dict[int, tuple[float, int, _Changes]] = {}
-    for c in np.argsort(lanes.trace.representative).tolist():
-        program = lanes.program[c]
+    for c in np.argsort(lanes.trace.representative).tolist():  # of equally full ranks the first, folded or not
+        stage, static = int(lanes.stage[c]), lanes.trace.memory[c]
         changes = _changes(lanes, c)
-        peak = program.memory.total + changes.most
-        if program.stage not in fullest or peak > fullest[program.stage][0]:
-            fullest[program.stage] = peak, c, changes
+        peak = static.total + changes.most
+        if stage not in fullest or peak > fullest[stage][0]:
+            fullest[stage] = peak, c, changes
     per_stage = tuple(_stage(lanes, c, changes) for _, (_, c, changes) in sorted(fullest.items()))
     top = max(per_stage, key=lambda stage: stage.peak)
     use = MemoryUse(peak=top.peak, capacity=capacity, peak_rank=top.rank, per_stage=per_stage)
@@ -147,8 +174,8 @@ class _Changes:
 
 
 def _changes(lanes: Lanes, rank_class: int) -> _Changes:
-    found = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
-    times, category, nbytes = (np.concatenate([part[i] for part in found]) for i in range(3))
+    chains = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
+    times, category, nbytes = (np.concatenate([columns[i] for columns in chains]) for i in range(3))
     order = np.lexsort((np.arange(len(times)), nbytes > 0, times))
     return _Changes(times[order], category[order].astype(np.int64), nbytes[order])
 
@@ -159,49 +186,26 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     What is taken is there once the next instruction of its task is posted, what is given back is gone when the one
     before has ended, or after a wait when the next one of the chain is posted.
     """
-    tasks = trace.tasks[number]
-    shapes = {key: _shape(template) for key, template in {id(t.template): t.template for t in tasks}.items()}
-    mine = [shapes[id(t.template)] for t in tasks]
-    if not any(len(shape.span) for shape in mine):
+    tasks = trace.tasks[number].facts
+    holdings = [fact.holdings for fact in trace.facts]
+    each = np.array([len(some) for some in holdings], np.int64)[tasks]
+    if not each.any():
         return np.zeros(0), np.zeros(0), np.zeros(0)
-    spans = np.array([shape.spans for shape in mine], np.int64)
-    base = np.cumsum(spans) - spans
-    owner = np.repeat(np.arange(len(mine)), [len(shape.span) for shape in mine])
-    span, category, nbytes, waited = (np.concatenate([part[i] for part in mine]) for i in (1, 2, 3, 4))
-    next_one = base[owner] + span.astype(np.int64)
-    ahead = (nbytes > 0) & (span < spans[owner]) | (waited > 0) & (next_one < spans.sum())
-    posted, ended = trace.span_times(number, np.where(ahead, next_one, np.maximum(next_one - 1, 0)))
-    times = np.where(ahead, posted, np.where(next_one > 0, ended, 0.0))
+    columns = np.array([(h.span, CATEGORIES.index(h.category), h.nbytes, h.waited) for some in holdings for h in some])
+    first = np.cumsum([0, *map(len, holdings)])[tasks]
+    which = np.repeat(first, each) + np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+    span, category, nbytes, waited = columns[which].T
+    spans = np.array([fact.spans for fact in trace.facts], np.int64)[tasks]
+    next_span = np.repeat(np.cumsum(spans) - spans, each) + span.astype(np.int64)
+    ahead = (nbytes > 0) & (span < np.repeat(spans, each)) | (waited > 0) & (next_span < spans.sum())
+    posted, ended = trace.span_times(number, np.where(ahead, next_span, np.maximum(next_span - 1, 0)))
+    times = np.where(ahead, posted, np.where(next_span > 0, ended, 0.0))
     return times, category, nbytes
-
-
-class _Shape(NamedTuple):
-    """Spans of a template; of each hold the number of spans before it, the number of its category, its bytes, and
-    whether there is a wait since the last of these spans."""
-
-    spans: int
-    span: Floats
-    category: Floats
-    nbytes: Floats
-    waited: Floats
-
-
-def _shape(template: Template) -> _Shape:
-    timed = np.concatenate([[0], np.cumsum([isinstance(i, Kernel | Meet) for i in template.instructions])])
-    waits = np.cumsum([0, *(isinstance(i, Wait) for i in template.instructions)])
-    before = np.searchsorted(timed, timed)  # just behind the last span
-    net: dict[tuple[int, int, bool], float] = {}  # what is taken and given back between two spans was never there
-    for at, hold in template.holds:
-        key = int(timed[at]), CATEGORIES.index(hold.category), bool(waits[at] > waits[before[at]])
-        net[key] = net.get(key, 0.0) + hold.nbytes
-    rows = [(span, category, nbytes, waited) for (span, category, waited), nbytes in net.items() if nbytes]
-    columns = np.array(rows or np.zeros((0, 4)), np.float64).T
-    return _Shape(int(timed[-1]), *columns)
 
 
 def _stage(lanes: Lanes, rank_class: int, changes: _Changes) -> StageMemory:
     """Levels of all categories of one class."""
-    static = lanes.program[rank_class].memory
+    static = lanes.trace.memory[rank_class]
     steps = np.zeros((len(CATEGORIES), len(changes.times) + 2))
     for row, category in enumerate(CATEGORIES):
         steps[row, 0] = getattr(static, category, 0.0) if category != "slack" else 0.0
@@ -224,12 +228,23 @@ def _stage(lanes: Lanes, rank_class: int, changes: _Changes) -> StageMemory:
     )
 
 
-def task_bounds(lane: Lane, ended: object) -> tuple[Floats, Floats]:
-    """When each task of a chain posted its first span and when its last one ended; a task without spans has
-    no length."""
-    stop: Ints = np.array(ended, np.int64)
-    first = np.concatenate([[0], stop[:-1]]).astype(np.int64)[: len(stop)]
-    ends = np.concatenate([[0.0], lane.end])
-    end = ends[stop]
-    start = np.where(stop > first, np.concatenate([lane.posted, [0.0]])[np.minimum(first, len(lane))], ends[first])
-    return start, end
+def at_peak(lanes: Lanes, stage: StageMemory) -> Moment:
+    """What the fullest rank of a stage does when it holds most."""
+    return moment(lanes, stage.rank, stage.peak_at_s)
+
+
+def stores(lanes: Lanes, cluster: Cluster, allocation: Allocation) -> tuple[Store, Store]:
+    """(Memory of hosts, drives) of *cluster*, with what the ranks of a run keep there for the whole step."""
+    node, host, drive = cluster.node, cluster.node.host, cluster.node.drive
+    where = cluster.node_of(allocation.gpu_of(np.arange(lanes.ranks)))
+
+    def fullest(kind: str) -> float:
+        per_class = np.array([getattr(memory, kind) for memory in lanes.trace.memory])
+        return float(np.bincount(where, per_class[lanes.trace.rank_class]).max(initial=0.0))
+
+    return (
+        replace(NO_HOST, peak_per_node=fullest("host"), capacity=host.memory * node.count("host") if host else 0.0),
+        replace(
+            NO_DRIVES, peak_per_node=fullest("nvme"), capacity=drive.capacity * node.count("nvme") if drive else 0.0
+        ),
+    )

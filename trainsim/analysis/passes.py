@@ -1,4 +1,4 @@
-"""The passes of one class of ranks as columns: what each took, how long the rank was idle before it, and why."""
+"""What a rank's compute chain looks like from afar: its passes as intervals, and what it does at one moment."""
 
 from __future__ import annotations
 
@@ -6,100 +6,167 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainsim.analysis.kinds import COLUMN
-from trainsim.analysis.lanes import Bools, Floats, Ints, Lane, Lanes
-from trainsim.contracts.exact import TICK
+from trainsim.analysis.kinds import BACKWARD, PASSES
+from trainsim.analysis.lanes import Floats, Ints, Lanes
+from trainsim.contracts.instructions import KINDS
 
-WORK = [COLUMN["forward"], COLUMN["backward"]]
-"""The columns of kernels of the model."""
+NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
+"""Passes of a schedule for people."""
+
+
+class TaskTable(NamedTuple):
+    """The tasks of a compute chain as columns: times in seconds, and seconds in spans per kind (tasks x KINDS)."""
+
+    work: tuple[str, ...]
+    chunk: Ints
+    microbatch: Ints
+    start: Floats
+    end: Floats
+    seconds: Floats
 
 
 class Passes(NamedTuple):
-    """Rows of a compute chain that belong to passes and to the blocking messages between them, in order; seconds.
+    """The passes of a compute chain as columns, by start; one that takes turns with another is whole again.
 
-    ``gap`` is the idle time before each row, ``cause`` the row that ended it (of all lanes, or -1), ``beside`` whether
-    that was another chain of this rank, ``work`` the time that the row took and ``waited`` what its messages kept it
-    waiting besides. ``aside`` is the part of the other gaps in which another chain of this rank worked.
+    ``half`` is 1 for the forward and -1 for the backward of two that run at once, and 0 for all others. ``seconds`` are
+    those in spans per kind (passes x KINDS).
     """
 
-    rows: Ints
-    gap: Floats
-    cause: Ints
-    beside: Bools
-    work: Floats
-    waited: Floats
-    aside: Floats
-    first: float
-    last: float
-
-    @property
-    def busy(self) -> float:
-        """Seconds in passes and their collectives; gaps that end with another chain of this rank are no bubble, nor
-        those in which one works."""
-        return float(self.work.sum() + self.gap[self.beside].sum() + self.aside.sum())
+    work: tuple[str, ...]
+    chunk: Ints
+    microbatch: Ints
+    start: Floats
+    end: Floats
+    seconds: Floats
+    half: Ints
 
 
-def first_step(lanes: Lanes, lane: Lane) -> Bools:
-    """Which rows belong to the first step."""
-    ends = lanes.updates[lane.owner]
-    return lane.task <= ends[0] if len(ends) else np.ones(len(lane), bool)
+class UpdateSpan(NamedTuple):
+    """A kernel or collective outside the passes; seconds."""
+
+    kind: str
+    name: str
+    start: float
+    end: float
 
 
-def later_steps(lanes: Lanes, lane: Lane) -> Bools:
-    """Which rows belong to the steps after the first."""
-    ends = lanes.updates[lane.owner]
-    later: Bools = (lane.task > ends[0]) & (lane.task <= ends[-1])
-    return later
-
-
-def gaps(lane: Lane) -> tuple[Floats, Floats]:
-    """When the chain went idle before each row, and for how long."""
-    idle_from = np.concatenate([[0.0], lane.end[:-1]])[: len(lane)]
-    return idle_from, lane.posted - idle_from
-
-
-def passes(lanes: Lanes, lane: Lane, within: Bools) -> Passes:
-    """The passes of a compute chain in the rows *within*."""
-    own = np.flatnonzero(lane.busy & within)
-    rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]))
-    rows = rows[rows <= (own[-1] if len(own) else -1)]
-    length = lane.end[rows] - lane.posted[rows]
-    waited = np.where(lane.busy[rows], lane.seconds[rows, COLUMN["pp"]], length)
-    cause = lanes.gap_cause(lane)[rows]
-    beside = cause >= 0
-    collectives = [other.number for other in lanes.others[lane.owner] if not other.seconds[:, WORK].any()]
-    beside[beside] = np.isin(lanes.chain_of[cause[beside]], collectives)
-    since, gap = (of[rows] for of in gaps(lane))
-    return Passes(
-        rows=rows,
-        gap=gap,
-        cause=cause,
-        beside=beside,
-        work=length - waited,
-        waited=waited,
-        aside=np.where(beside, 0.0, worked_beside(lanes, lane, since, gap).sum(1)),
-        first=float(lane.posted[own[0]]) if len(own) else 0.0,
-        last=float(lane.end[own[-1]]) if len(own) else 0.0,
+def update_spans(lanes: Lanes, c: int) -> tuple[UpdateSpan, ...]:
+    """What class *c* does in its compute chain outside the passes of the schedule: reductions, optimizer, ..."""
+    lane, labels = lanes.compute[c], lanes.trace.labels
+    spans = lanes.trace.spans_of(lane.number, np.flatnonzero(~lane.in_pass))
+    return tuple(
+        UpdateSpan(labels[k].kind, labels[k].name, start, end)
+        for k, start, end in zip(spans.label.tolist(), spans.start.tolist(), spans.end.tolist(), strict=True)
     )
 
 
-def worked_beside(lanes: Lanes, lane: Lane, since: Floats, length: Floats) -> Floats:
-    """Seconds of the kinds WORK that other chains of the rank worked in each interval: a head that is spread over the
-    pipeline."""
-    out = np.zeros((len(since), len(WORK)))
-    for other in lanes.others[lane.owner]:
-        for k, kind in enumerate(WORK):
-            if other.seconds[:, kind].any():
-                out[:, k] += done(other, kind, since + length) - done(other, kind, since)
-    return out
+def tasks_of(lanes: Lanes, c: int) -> TaskTable:
+    """The tasks of class *c* in order; a task that only waits has no length."""
+    lane, facts = lanes.compute[c], lanes.trace.facts
+    tasks = lanes.trace.tasks[lane.number]
+    start, end = lanes.trace.task_times(lane.number)
+    seconds = np.zeros((len(start), len(KINDS)))
+    np.add.at(seconds, lane.task, lane.seconds + lane.held)
+    return TaskTable(
+        work=lanes.works(lane),
+        chunk=np.array([fact.chunk for fact in facts], np.int64)[tasks.facts],
+        microbatch=tasks.microbatch,
+        start=start,
+        end=end,
+        seconds=seconds,
+    )
 
 
-def done(lane: Lane, kind: int, at: Floats) -> Floats:
-    """Seconds of *kind* that a chain has had in spans until each time; a row under way counts in proportion."""
-    row = np.searchsorted(lane.end, at, side="right")
-    before = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])
-    inside = np.minimum(row, len(lane) - 1)
-    length = np.maximum(lane.end - lane.start, TICK)[inside]
-    part = np.where(row < len(lane), np.clip((at - lane.start[inside]) / length, 0.0, 1.0), 0.0)
-    until: Floats = before[row] + part * lane.seconds[inside, kind]
-    return until
+def passes_of(lanes: Lanes, c: int) -> Passes:
+    """The passes of class *c*: segments of one pass joined."""
+    tasks = tasks_of(lanes, c)
+    segments: dict[tuple[str, int, int], list[int]] = {}
+    for k, key in enumerate(zip(tasks.work, tasks.chunk.tolist(), tasks.microbatch.tolist(), strict=True)):
+        if key[0] in PASSES:
+            segments.setdefault(key, []).append(k)
+    first, last = (np.array([some[place] for some in segments.values()], np.int64) for place in (0, -1))
+    seconds = np.array([tasks.seconds[some].sum(0) for some in segments.values()]).reshape(-1, len(KINDS))
+    start, end = tasks.start[first], tasks.end[last]
+    paired = np.array([last[k] > first[k] for k in range(len(first))], bool)
+    overlap = (start[1:] < end[:-1]) & (paired[1:] | paired[:-1])
+    together = np.append(overlap, False) | np.append(False, overlap) if len(first) else paired
+    forward = np.array([key[0] == "F" for key in segments], bool)
+    return Passes(
+        work=tuple(key[0] for key in segments),
+        chunk=tasks.chunk[first],
+        microbatch=tasks.microbatch[first],
+        start=start,
+        end=end,
+        seconds=seconds,
+        half=np.where(together, np.where(forward, 1, -1), 0),
+    )
+
+
+def in_flight(tasks: TaskTable) -> int:
+    """The most chunks of microbatches that are kept at once, from the start of a forward to the end of its backward.
+
+    >>> zeros = np.zeros(4)
+    >>> in_flight(TaskTable(("F", "F", "B", "B"), zeros, np.array([0, 1, 0, 1]), zeros, zeros, zeros))
+    2
+    """
+    last: dict[tuple[int, int], int] = {}
+    keys = list(zip(tasks.chunk.tolist(), tasks.microbatch.tolist(), strict=True))
+    for k, work in enumerate(tasks.work):
+        if work in BACKWARD:
+            last[keys[k]] = k
+    held: set[tuple[int, int]] = set()
+    most = 0
+    for k, work in enumerate(tasks.work):
+        if work == "F":
+            held.add(keys[k])
+        most = max(most, len(held))
+        if last.get(keys[k]) == k:
+            held.discard(keys[k])
+    return most
+
+
+class Moment(NamedTuple):
+    """The pass of a rank's compute chain at one moment, or what it does outside the passes.
+
+    ``phase`` is a value of NAMES, or ``update`` for all that follows the passes; ``microbatch`` and ``chunk`` are -1
+    outside passes. ``idle``: the pass is over and the next has not begun. ``chunks`` are those of the rank.
+    """
+
+    phase: str
+    microbatch: int = -1
+    chunk: int = -1
+    idle: bool = False
+    chunks: int = 1
+
+    def __str__(self) -> str:
+        """
+        >>> str(Moment("forward", 3, 0)), str(Moment("backward", 0, 1, idle=True, chunks=2))
+        ('in forward of microbatch 3', 'after backward of microbatch 0, chunk 1')
+        >>> str(Moment("update")), str(Moment("start"))
+        ('in the update after the passes', 'at the start of the step')
+        """
+        if self.phase == "update":
+            return "in the update after the passes"
+        if self.phase == "start":
+            return "at the start of the step"
+        chunk = f", chunk {self.chunk}" if self.chunks > 1 else ""
+        return f"{'after' if self.idle else 'in'} {self.phase} of microbatch {self.microbatch}{chunk}"
+
+
+def moment(lanes: Lanes, rank: int, at: float) -> Moment:
+    """What *rank* does at *at* (seconds). Where one pass ends as the next begins, it is the next."""
+    c = int(lanes.trace.rank_class[rank])
+    passes = passes_of(lanes, c)
+    begun = np.flatnonzero((passes.start <= at) & (passes.end > passes.start))
+    if any(span.start <= at < span.end for span in update_spans(lanes, c)):
+        return Moment("update")
+    if not len(begun):
+        return Moment("start")
+    running = begun[passes.end[begun] > at]
+    last = running[-1] if len(running) else begun[passes.end[begun].argmax()]
+    return _pass(passes, int(last), idle=not len(running) and bool(passes.end[last] < at - lanes.trace.tick))
+
+
+def _pass(passes: Passes, k: int, *, idle: bool) -> Moment:
+    chunks = int(passes.chunk.max()) + 1
+    return Moment(NAMES[passes.work[k]], int(passes.microbatch[k]), int(passes.chunk[k]), idle, chunks)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trainsim.contracts.groups import Group, Messages
+from trainsim.contracts.groups import Group, Messages, Peers
 
 KINDS = (
     "forward",
@@ -34,12 +34,25 @@ KINDS = (
 """What a span is for: the lanes' colours and the rows of the breakdown."""
 
 
+class Payload(NamedTuple):
+    """What a collective or message carries: bytes of the full buffer. ``operation`` is SEND for a message."""
+
+    communicator: Peers
+    operation: str
+    nbytes: float
+
+
+SEND = "send"
+"""The operation of a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One kernel of the compute stream: seconds alone, and the shares of the GPU it takes meanwhile.
 
     ``sm`` and ``hbm`` are fractions of the GPU's SMs and of its memory bandwidth at full speed.
-    A host that cannot keep up is a kernel of kind ``host`` that takes neither.
+    A host that cannot keep up is a kernel of kind ``host`` that takes neither. ``payloads`` are those of collectives
+    that it stands for where the detail is coarse.
     """
 
     name: str
@@ -49,6 +62,7 @@ class Kernel:
     hbm: float = 0.0
     layer: int = -1
     stream: str = "compute"
+    payloads: tuple[Payload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,11 @@ class Meet:
     stream: str = "compute"
     exposed: float = 1.0
 
+    @property
+    def payloads(self) -> tuple[Payload, ...]:
+        """What it carries."""
+        return (Payload(self.communicator, self.operation, self.nbytes),)
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
@@ -85,6 +104,11 @@ class Send:
     layer: int = -1
     stream: str = "pp"
     blocking: bool = False
+
+    @property
+    def payloads(self) -> tuple[Payload, ...]:
+        """What it carries; a message without bytes only keeps an order."""
+        return (Payload(self.communicator, SEND, self.nbytes),) if self.nbytes > 0 else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +164,7 @@ class Template:
         """A template of instructions with holds among them.
 
         >>> t = Template.of("F", 0, [Hold("activations", 8.0), Wait("x"), Hold("activations", -2.0)])
-        >>> [at for at, _ in t.holds], t.allocates
+        >>> [at for at, _ in t.holds], t.balance
         ([0, 1], 6.0)
         """
         instructions: list[Instruction] = []
@@ -167,16 +191,6 @@ class Template:
     def balance(self) -> float:
         """Bytes that it leaves behind; negative: that it gives back more than it takes."""
         return sum(hold.nbytes for _, hold in self.holds)
-
-    @property
-    def allocates(self) -> float:
-        """Bytes that it leaves behind for later tasks."""
-        return max(self.balance, 0.0)
-
-    @property
-    def frees(self) -> float:
-        """Bytes that earlier tasks left behind and it gives back."""
-        return max(-self.balance, 0.0)
 
 
 class Task(NamedTuple):
@@ -208,11 +222,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """All chains of one rank. ``stage`` is its place in the pipeline; ``parameters`` are those it holds."""
+    """All chains of one rank. ``stage`` is its place in the pipeline; ``parameters`` are those it computes with, of
+    which it holds ``resident`` between passes."""
 
     chains: dict[str, tuple[Task, ...]]
     stage: int = 0
     parameters: int = 0
+    resident: float = 0.0
     memory: Memory = field(default_factory=Memory)
 
     @property

@@ -1,11 +1,14 @@
 """
-Contract 2: what happened, folded. One row per run of spans and class of ranks; spans are expanded on demand.
+Contract 2: what happened, folded. It is complete in itself: its tick, what each task was, what ranks hold and send.
+
+One row per run of spans and class of ranks; spans are decoded on demand, and only here. A row is a run (labels at
+fixed offsets) times a scale, or literal: then the true end of each span is kept beside it. So measured spans, spans of
+jittered kernels and those of a simulation are rows of one kind.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chains_of
@@ -14,105 +17,90 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainsim.contracts.exact import TICK
 from trainsim.contracts.groups import Messages
-from trainsim.contracts.instructions import Task
+from trainsim.contracts.instructions import Memory
+from trainsim.contracts.record import Label, Record, Run, TaskFacts, Tasks
 from trainsim.errors import UnknownName
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 _flatten = chains_of.from_iterable
 
 
-class Label(NamedTuple):
-    """What a span is, whatever the microbatch."""
-
-    name: str
-    kind: str
-    stream: str
-    layer: int
-
-
-class Run(NamedTuple):
-    """What a row stands for: spans at fixed offsets (seconds) from the row's start."""
-
-    labels: tuple[Label, ...]
-    posted: tuple[float, ...]
-    starts: tuple[float, ...]
-    ends: tuple[float, ...]
-
-
-@dataclass(slots=True)
-class Rows:
-    """One chain of one class. The table holds 4 numbers per row: run, microbatch, posted, start.
-
-    ``marks[row]`` are the true ends of the spans of a row that had to share a resource: each but the first starts
-    where the one before ends. ``causes[row]`` is the (chain, row) whose end let a row start, where that was not the
-    end of the row before. ``tasks[k]`` is the number of rows in the table when task k of the program ended.
-    """
-
-    table: array[float] = field(default_factory=lambda: array("d"))
-    marks: dict[int, list[float]] = field(default_factory=dict)
-    causes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    tasks: array[int] = field(default_factory=lambda: array("q"))
-
-    def __len__(self) -> int:
-        return len(self.table) // 4
-
-
-class Spans(NamedTuple):
-    """Spans as equally long columns, in the order of the chain. ``label`` indexes ``Trace.labels``."""
-
-    label: Ints
-    microbatch: Ints
-    posted: Floats
-    start: Floats
-    end: Floats
-
-
-class Tasks(NamedTuple):
-    """Tasks of a chain as columns: when its first span was posted, when it started, when the last one ended.
-
-    A task without spans is over at once: all three are the end of the row before it.
-    """
-
-    microbatch: Ints
-    posted: Floats
-    start: Floats
-    end: Floats
-
-
-class RowTimes(NamedTuple):
-    """The rows of a chain as columns; ``run`` indexes ``Trace.runs``."""
+class Rows(NamedTuple):
+    """The rows of a chain as columns. ``run`` indexes ``Trace.runs``, ``task`` the tasks of the chain; ``cause`` is the
+    row whose end let this one start, counted through all chains, or -1 where that was the row before. ``literal``: its
+    spans have ends of their own, for they shared a resource."""
 
     run: Ints
     microbatch: Ints
     posted: Floats
     start: Floats
     end: Floats
+    scale: Floats
+    task: Ints
+    cause: Ints
+    literal: Bools
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
+class RunSpans(NamedTuple):
+    """All runs behind each other: sizes and first spans by run, the rest by span."""
+
+    size: Ints
+    first: Ints
+    label: Ints
+    posted: Floats
+    start: Floats
+    end: Floats
+
+
+class Spans(NamedTuple):
+    """Spans as equally long columns, in the order of the chain. ``label`` indexes ``Trace.labels``, ``row`` the rows
+    of the chain."""
+
+    label: Ints
+    microbatch: Ints
+    posted: Floats
+    start: Floats
+    end: Floats
+    row: Ints
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Trace:
     """The step of every rank: ``rank_class`` says whose rows are a rank's.
 
-    ``chains`` numbers the pairs (class, chain name); ``rows[k]`` belong to ``chains[k]``, and so do the
-    ``tasks[k]`` of the program. Messages have rows of their own, without tasks, in the order in which they were sent:
-    ``messages`` says what the chains carry that are such rows.
+    By class: its ``representative`` rank, its pipeline ``stage``, the ``parameters`` that a rank holds between passes,
+    and what it keeps in ``memory`` for the whole step. ``chains`` numbers the pairs (class, chain name);
+    ``records[k]`` belong to ``chains[k]``, and so do ``tasks[k]``. Messages have rows of their own, without tasks, in
+    the order in which they were sent: ``messages`` says what the chains carry that are such rows. Times are multiples
+    of ``tick`` seconds.
     """
 
     rank_class: Ints
     representative: Ints
-    runs: list[Run]
+    stage: Ints
+    parameters: Floats
+    memory: tuple[Memory, ...]
+    runs: Sequence[Run]
     chains: tuple[tuple[int, str], ...]
-    rows: tuple[Rows, ...]
-    tasks: tuple[tuple[Task, ...], ...]
+    records: tuple[Record, ...]
+    facts: tuple[TaskFacts, ...]
+    tasks: tuple[Tasks, ...]
     messages: Mapping[str, Messages] = field(default_factory=dict)
+    tick: float = TICK
     events: int = 0
 
     @cached_property
     def number(self) -> dict[tuple[int, str], int]:
         return {chain: k for k, chain in enumerate(self.chains)}
+
+    @property
+    def ranks(self) -> int:
+        return len(self.rank_class)
 
     @property
     def classes(self) -> int:
@@ -124,6 +112,11 @@ class Trace:
         shared = {id(run.labels): run.labels for run in self.runs}
         return tuple(dict.fromkeys(label for labels in shared.values() for label in labels))
 
+    @cached_property
+    def offset(self) -> Ints:
+        """Where the rows of each chain begin if all are counted through; the last is their number."""
+        return np.concatenate([[0], np.cumsum([len(record) for record in self.records])]).astype(np.int64)
+
     def title(self, chain: str) -> str:
         """The name of a chain for readers: that of the messages that it carries, or its own."""
         return str(self.messages.get(chain, chain))
@@ -132,92 +125,70 @@ class Trace:
         """The chains of a rank, those of its messages last."""
         return self._names[int(self.rank_class[rank])]
 
+    @cached_property
+    def run_spans(self) -> RunSpans:
+        """The spans of all runs."""
+        number = {label: k for k, label in enumerate(self.labels)}
+        numbered = {id(run.labels): [number[label] for label in run.labels] for run in self.runs}
+        size = np.array([len(run.labels) for run in self.runs], np.int64)
+        return RunSpans(
+            size=size,
+            first=np.cumsum(size) - size,
+            label=np.array(list(_flatten(numbered[id(run.labels)] for run in self.runs)), np.int64),
+            posted=np.array(list(_flatten(run.posted for run in self.runs)), np.float64),
+            start=np.array(list(_flatten(run.starts for run in self.runs)), np.float64),
+            end=np.array(list(_flatten(run.ends for run in self.runs)), np.float64),
+        )
+
+    def rows(self, number: int) -> Rows:
+        """The rows of chain *number*."""
+        if number not in self._rows:
+            self._rows[number] = self._decoded(number)
+        return self._rows[number]
+
     def spans(self, rank: int, chain: str) -> Spans:
         """All spans of one chain of a rank, whether they shared or not."""
-        k = self._chain(rank, chain)
-        rows, flat = self._columns(k), self._flat
-        size = flat.size[rows.run]
-        at = np.cumsum(size) - size
-        which = np.repeat(flat.first[rows.run] - at, size) + np.arange(int(size.sum()))
-        origin = np.repeat(rows.start, size)
-        posted, start, end = origin + flat.posted[which], origin + flat.start[which], origin + flat.end[which]
-        posted[at] = rows.posted
-        if marks := self.rows[k].marks:
-            row = np.fromiter(marks, np.int64, len(marks))
-            ends = np.array(list(_flatten(marks.values())))
-            inside = np.repeat(at[row] - (np.cumsum(size[row]) - size[row]), size[row]) + np.arange(len(ends))
-            end[inside] = ends
-            later = inside[~np.isin(inside, at[row])]
-            start[later] = posted[later] = end[later - 1]
-        return Spans(flat.label[which], np.repeat(rows.microbatch, size), posted, start, end)
+        return self.spans_of(self._chain(rank, chain))
+
+    def spans_of(self, number: int, which: Ints | None = None) -> Spans:
+        """The spans of chain *number*: all, or those of the rows *which*."""
+        rows, flat = self.rows(number), self.run_spans
+        row = np.arange(len(rows.run)) if which is None else which
+        size = flat.size[rows.run[row]]
+        inside = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+        row = np.repeat(row, size)
+        return Spans(flat.label[flat.first[rows.run[row]] + inside], rows.microbatch[row],
+                     *self._times(number, row, inside), row)  # fmt: skip
 
     def span_times(self, number: int, spans: Ints) -> tuple[Floats, Floats]:
         """When some *spans* of chain *number*, counted from its first one, were posted and when they ended."""
-        rows, flat = self._columns(number), self._flat
-        ends = np.cumsum(flat.size[rows.run])
+        ends = np.cumsum(self.run_spans.size[self.rows(number).run])
         row = np.searchsorted(ends, spans, side="right")
-        inner = spans - (ends - flat.size[rows.run])[row]
-        which = flat.first[rows.run[row]] + inner
-        posted = np.where(inner == 0, rows.posted[row], rows.start[row] + flat.posted[which])
-        end = rows.start[row] + flat.end[which]
-        if marks := self.rows[number].marks:
-            first = np.zeros(len(rows.run), np.int64)
-            size = np.fromiter(map(len, marks.values()), np.int64, len(marks))
-            at = np.fromiter(marks, np.int64, len(marks))
-            first[at] = np.cumsum(size) - size + 1  # 0: a row without marks
-            true = np.array([0.0, *_flatten(marks.values())])
-            shared = first[row] > 0
-            end[shared] = true[(first[row] + inner)[shared]]
-            later = shared & (inner > 0)
-            posted[later] = true[(first[row] + inner - 1)[later]]
+        posted, _, end = self._times(number, row, spans - (ends - self.run_spans.size[self.rows(number).run])[row])
         return posted, end
 
-    def task_times(self, rank: int, chain: str) -> Tasks:
-        """When each task of one chain of a rank was posted, started and ended."""
-        k = self._chain(rank, chain)
-        rows, last = self.row_times(k), np.array(self.rows[k].tasks, np.int64)
+    def task_times(self, number: int) -> tuple[Floats, Floats]:
+        """When each task of chain *number* posted its first span, and when its last one ended; a task without spans is
+        over when the row before it is."""
+        rows, last = self.rows(number), np.array(self.records[number].tasks, np.int64)
         first = np.concatenate([[0], last[:-1]]).astype(np.int64)[: len(last)]
-        before = np.concatenate([[0.0], rows.end])
-        empty = first == last
-        posted, start = (np.append(column, 0.0)[first] for column in (rows.posted, rows.start))
-        return Tasks(
-            np.array([task.microbatch for task in self.tasks[k]], np.int64),
-            np.where(empty, before[first], posted),
-            np.where(empty, before[first], start),
-            before[last],
-        )
-
-    def row_times(self, number: int) -> RowTimes:
-        """The rows of chain *number*: its runs, when they were posted, started and ended."""
-        rows = self._columns(number)
-        last = self._flat.first + self._flat.size - 1
-        end = rows.start + self._flat.end[last[rows.run]]
-        for row, marks in self.rows[number].marks.items():
-            end[row] = marks[-1]
-        return rows._replace(end=end)
-
-    def cause(self, number: int, row: int) -> tuple[int, int] | None:
-        """The (chain, row) whose end let this row start; None at the start of the step."""
-        return self.rows[number].causes.get(row, (number, row - 1) if row else None)
-
-    def chain_end(self, rank: int, chain: str) -> float:
-        """When the last span of a chain of a rank ended, in seconds; 0 if it has none."""
-        return float(self.row_times(self._chain(rank, chain)).end.max(initial=0.0))
+        ended = np.concatenate([[0.0], rows.end])
+        return np.where(last > first, np.append(rows.posted, 0.0)[first], ended[first]), ended[last]
 
     @cached_property
     def duration(self) -> float:
         """When the last span of all ended, in seconds."""
-        return max((float(self.row_times(k).end.max(initial=0.0)) for k in range(len(self.rows))), default=0.0)
+        return max((float(self.rows(k).end.max(initial=0.0)) for k in range(len(self.records))), default=0.0)
 
     @property
     def row_count(self) -> int:
         """Rows of all chains."""
-        return sum(len(rows) for rows in self.rows)
+        return int(self.offset[-1])
 
     @cached_property
     def operations(self) -> int:
         """Spans of the representatives: what the engine carried out."""
-        return sum(int(self._flat.size[self._columns(k).run].sum()) for k in range(len(self.rows)))
+        return sum(int(self.run_spans.size[self.rows(k).run].sum()) for k in range(len(self.records)))
 
     @cached_property
     def _names(self) -> tuple[tuple[str, ...], ...]:
@@ -227,38 +198,53 @@ class Trace:
         return tuple(map(tuple, names))
 
     def _chain(self, rank: int, chain: str) -> int:
-        if not 0 <= rank < len(self.rank_class):
-            raise UnknownName("rank", str(rank), [f"0 to {len(self.rank_class) - 1}"])
+        if not 0 <= rank < self.ranks:
+            raise UnknownName("rank", str(rank), [f"0 to {self.ranks - 1}"])
         number = self.number.get((int(self.rank_class[rank]), chain))
         if number is None:
             raise UnknownName(f"chain of rank {rank}", chain, self.chain_names(rank))
         return number
 
-    def _columns(self, number: int) -> RowTimes:
-        table = np.array(self.rows[number].table).reshape(-1, 4).T
-        return RowTimes(table[0].astype(np.int64), table[1].astype(np.int64), table[2], table[3], table[3])
-
     @cached_property
-    def _flat(self) -> _Flat:
-        number = {label: k for k, label in enumerate(self.labels)}
-        numbered = {id(run.labels): [number[label] for label in run.labels] for run in self.runs}
-        size = np.array([len(run.labels) for run in self.runs], np.int64)
-        return _Flat(
-            size=size,
-            first=np.cumsum(size) - size,
-            label=np.array(list(_flatten(numbered[id(run.labels)] for run in self.runs)), np.int64),
-            posted=np.array(list(_flatten(run.posted for run in self.runs))),
-            start=np.array(list(_flatten(run.starts for run in self.runs))),
-            end=np.array(list(_flatten(run.ends for run in self.runs))),
-        )
+    def _rows(self) -> dict[int, Rows]:
+        """The rows of chains that were asked for."""
+        return {}
 
+    def _decoded(self, number: int) -> Rows:
+        record, flat = self.records[number], self.run_spans
+        count = len(record)
+        table = (np.frombuffer(record.table) if count else np.zeros(0)).reshape(-1, 4).T
+        run, start = table[0].astype(np.int64), table[3]
+        scale = np.array(record.scales) if len(record.scales) else np.ones(count)
+        end = start + self._scaled(flat.end[flat.first[run] + flat.size[run] - 1], scale)
+        literal, cause = np.zeros(count, bool), np.full(count, -1, np.int64)
+        if record.marks:
+            literal[list(record.marks)] = True
+            end[list(record.marks)] = [marks[-1] for marks in record.marks.values()]
+        if record.causes:
+            cause[list(record.causes)] = [self.offset[chain] + row for chain, row in record.causes.values()]
+        task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(count), side="right")
+        return Rows(run, table[1].astype(np.int64), table[2], start, end, scale, task, cause, literal)
 
-class _Flat(NamedTuple):
-    """All runs behind each other: sizes and first spans by run, the rest by span."""
+    def _times(self, number: int, row: Ints, inside: Ints) -> tuple[Floats, Floats, Floats]:
+        """(Posted, start, end) of spans, each given by its row and its place in there. All decoding ends up here."""
+        rows, flat, marks = self.rows(number), self.run_spans, self.records[number].marks
+        at, origin, scale = flat.first[rows.run[row]] + inside, rows.start[row], rows.scale[row]
+        posted, start, end = (origin + self._scaled(of[at], scale) for of in (flat.posted, flat.start, flat.end))
+        if marks:  # literal rows: their ends one row behind the other, and where each row begins there
+            size = np.fromiter(map(len, marks.values()), np.int64, len(marks))
+            first = np.zeros(len(rows.run), np.int64)
+            first[list(marks)] = np.cumsum(size) - size
+            true = np.fromiter(_flatten(marks.values()), np.float64, int(size.sum()))
+            literal = rows.literal[row]
+            end[literal] = true[(first[row] + inside)[literal]]
+            later = literal & (inside > 0)
+            start[later] = posted[later] = true[(first[row] + inside - 1)[later]]
+        return np.where(inside == 0, rows.posted[row], posted), start, end
 
-    size: Ints
-    first: Ints
-    label: Ints
-    posted: Floats
-    start: Floats
-    end: Floats
+    def _scaled(self, offset: Floats, scale: Floats) -> Floats:
+        """Offsets in a run times the scale of its row, in whole ticks."""
+        if (scale == 1.0).all():
+            return offset
+        scaled: Floats = np.round(offset * scale / self.tick) * self.tick
+        return scaled

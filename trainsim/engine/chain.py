@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Protocol
 
-from trainsim.contracts.trace import Rows
+from trainsim.contracts.record import Record
 from trainsim.engine.clock import Event
 
 Cause = tuple[int, int]
@@ -31,7 +31,7 @@ class Chain:
 
     def __init__(self, number: int, rank_class: int, name: str):
         self.number, self.rank_class, self.name = number, rank_class, name
-        self.rows = Rows()
+        self.rows = Record()
         self.add = self.rows.table.extend
         self.cause: Cause | None = None
         self.posted = 0.0

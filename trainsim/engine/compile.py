@@ -12,7 +12,7 @@ from typing import Any
 
 from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
-from trainsim.contracts.trace import Label, Run
+from trainsim.contracts.record import Label, Run
 from trainsim.engine.actor import Actor, receivers
 from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.clock import Clock
@@ -169,7 +169,7 @@ class Compiler:
         key = id(template), first, size
         if key not in self._labels:
             some = template.instructions[first : first + size]
-            self._labels[key] = tuple(Label(i.name, i.kind, i.stream, i.layer) for i in some)  # type: ignore[union-attr]
+            self._labels[key] = tuple(Label(i.name, i.kind, i.stream, i.layer, i.payloads) for i in some)  # type: ignore[union-attr]
         return self._labels[key]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainsim.contracts.instructions import Meet
-from trainsim.contracts.trace import Label, Run
+from trainsim.contracts.record import Label, Run
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event
 from trainsim.errors import InvalidProgram

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from trainsim.contracts.exact import TICK
+from trainsim.contracts.instructions import Task
+from trainsim.contracts.record import TaskFacts, Tasks
 from trainsim.contracts.trace import Trace
 from trainsim.engine.actor import actors_of
 from trainsim.engine.chain import Chain
@@ -18,7 +24,7 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
     """The trace of one step of *quotient*.
 
     *merge* off makes every kernel and collective an event of its own: slower, and equal to the last bit. *tick* is
-    the grain of time in seconds; steps longer than ``exact.LONGEST`` need ``exact.COARSE_TICK``.
+    the grain of time in seconds, as ``exact.tick_for`` chooses it for a run of some length.
 
     Raises ``InvalidProgram`` for programs that do not fit together and ``Deadlock`` when nothing goes on although
     chains are left; the message says who waits for what.
@@ -39,15 +45,46 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
     clock.run()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)
-    programs = [actors[chain.rank_class].program for chain in chains]
+    return _trace(quotient, compiler, chains, tick=tick, events=clock.scheduled())
+
+
+def _trace(quotient: Quotient, compiler: Compiler, chains: list[Chain], *, tick: float, events: int) -> Trace:
+    """What *chains* and the lanes of messages have written, with all that is known of the classes and their tasks."""
     lanes = compiler.lanes
+    facts = _Facts()
+    everybody = [actor.program for actor in compiler.actors]
     return Trace(
         rank_class=quotient.rank_class,
         representative=quotient.representative,
+        stage=np.array([program.stage for program in everybody], np.int64),
+        parameters=np.array([program.resident for program in everybody]),
+        memory=tuple(program.memory for program in everybody),
         runs=compiler.runs,
         chains=tuple((chain.rank_class, chain.name) for chain in (*chains, *lanes)),
-        rows=tuple(chain.rows for chain in (*chains, *lanes)),
-        tasks=(*(p.chains[c.name] for p, c in zip(programs, chains, strict=True)), *(() for _ in lanes)),
+        records=tuple(chain.rows for chain in (*chains, *lanes)),
+        tasks=(*(facts.of(everybody[c.rank_class].chains[c.name]) for c in chains), *(facts.of(()) for _ in lanes)),
+        facts=tuple(facts.all),
         messages=compiler.messages,
-        events=clock.scheduled(),
+        tick=tick,
+        events=events,
     )
+
+
+class _Facts:
+    """The facts of all tasks, those of equal templates once."""
+
+    def __init__(self) -> None:
+        self.all: list[TaskFacts] = []
+        self._number: dict[int, int] = {}
+        self._known: dict[int, Tasks] = {}
+
+    def of(self, tasks: Sequence[Task]) -> Tasks:
+        """The tasks of one chain; chains of ranks with the same program share them."""
+        if id(tasks) not in self._known:
+            for template in {id(task.template): task.template for task in tasks}.values():
+                if id(template) not in self._number:
+                    self._number[id(template)] = len(self.all)
+                    self.all.append(TaskFacts.of(template))
+            facts = np.array([self._number[id(task.template)] for task in tasks], np.int64)
+            self._known[id(tasks)] = Tasks(facts, np.array([task.microbatch for task in tasks], np.int64))
+        return self._known[id(tasks)]

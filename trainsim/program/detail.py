@@ -2,7 +2,7 @@
 Coarser programs for quick sweeps: neighbouring kernels and collectives of one kind become one interval.
 
 What is merged no longer meets other ranks nor shares links: tensor-parallel collectives take the time that they
-take alone.
+take alone. Their bytes are still counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
             holds.append([])
         elif isinstance(i, Meet) and i.communicator == TENSOR:
             seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
-            run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream))
+            run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream, payloads=i.payloads))
             holds.append([])
         elif isinstance(i, Hold):
             holds[-1].append(i)
@@ -71,4 +71,5 @@ def _merge(kernels: list[Kernel], detail: str) -> Iterator[Kernel]:
         weight = max(seconds, 1e-30)
         sm = sum(k.sm * k.seconds for k in parts) / weight
         hbm = sum(k.hbm * k.seconds for k in parts) / weight
-        yield Kernel(kind, kind, seconds, sm, hbm, layer, stream)
+        payloads = tuple(payload for k in parts for payload in k.payloads)
+        yield Kernel(kind, kind, seconds, sm, hbm, layer, stream, payloads=payloads)

@@ -18,7 +18,7 @@ from trainsim.schedules.lookup import facts, items_of, slots_of
 from trainsim.schedules.messages import Item, MessageBatch
 from trainsim.schedules.traits import Traits
 from trainsim.sharding.flights import Role
-from trainsim.sharding.groups import Held
+from trainsim.sharding.groups import Held, shared
 from trainsim.sharding.plan import ShardingPlan
 
 
@@ -113,6 +113,11 @@ class Rank:
     def parameters(self) -> int:
         """Parameters that it holds, of all chunks: frozen ones and adapters too."""
         return sum(group.total for group, _ in self.held)
+
+    @property
+    def resident(self) -> float:
+        """Parameters of which it keeps the weights between passes: its share of those that replicas share."""
+        return shared((group.total, shards.weights) for group, shards in self.held)
 
     @cached_property
     def trainable(self) -> int:

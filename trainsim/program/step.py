@@ -45,7 +45,8 @@ def rank_program(parts: Parts, rank: int) -> Program:
     if mine.reduces:
         chains["dp"] = tuple(_reduced(mine))
     chains |= offload_chains(mine)
-    return Program(chains=chains, stage=rank, parameters=mine.parameters, memory=_memory(mine))
+    return Program(chains=chains, stage=rank, parameters=mine.parameters, resident=mine.resident,
+                   memory=_memory(mine))  # fmt: skip
 
 
 def _reduced(mine: Rank) -> Iterator[Task]:

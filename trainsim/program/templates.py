@@ -144,7 +144,7 @@ def _unfold(pieces: Iterable[Work], layer: int) -> tuple[list[Instruction], list
 def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
     """The same instruction for *layer*: written out, since ``dataclasses.replace`` is three times slower."""
     if isinstance(i, Kernel):
-        return Kernel(i.name, i.kind, i.seconds, i.sm, i.hbm, layer, i.stream)
+        return Kernel(i.name, i.kind, i.seconds, i.sm, i.hbm, layer, i.stream, i.payloads)
     return Meet(i.name, i.kind, i.communicator, i.operation, i.nbytes, layer, i.stream, i.exposed)
 
 

@@ -57,17 +57,5 @@ def _scale(order: Order, times: Times, iterations: int) -> float:
 
 def _kernels(trace: Trace, rank: int, scale: float) -> tuple[Floats, Floats]:
     """(Start, end) of every kernel of a rank, in order."""
-    chain = trace.number.get((int(trace.rank_class[rank]), CHAIN))
-    if chain is None:
-        return np.zeros(0), np.zeros(0)
-    table = np.frombuffer(trace.rows[chain].table).reshape(-1, 4)
-    which = table[:, 0].astype(np.int64)
-    counts = np.array([len(run.starts) for run in trace.runs], np.int64)
-    begins = np.cumsum(counts) - counts
-    many = counts[which]
-    inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    at = np.repeat(begins[which], many) + inside
-    base = np.repeat(table[:, 3], many)
-    starts = np.concatenate([run.starts for run in trace.runs])[at]
-    ends = np.concatenate([run.ends for run in trace.runs])[at]
-    return (base + starts) / scale, (base + ends) / scale
+    kernels = trace.spans(rank, CHAIN)
+    return kernels.start / scale, kernels.end / scale

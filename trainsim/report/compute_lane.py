@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainsim.analysis.lanes import Floats, Ints
-from trainsim.analysis.slots import Passes
+from trainsim.analysis.passes import Passes
 from trainsim.report.canvas import TALL, Canvas, Note
 from trainsim.report.drawn_ranks import DrawnRank, Looks, PassGroups, name
 from trainsim.report.intervals import NONE, Intervals, seconds_until, union, without

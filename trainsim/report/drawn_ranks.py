@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from trainsim.analysis.idle import WORK, Idle, idle
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Ints, Lane, Lanes
-from trainsim.analysis.passes import WORK
-from trainsim.analysis.slots import Idle, Passes, Piece, idle, slots, update, whole
-from trainsim.contracts.trace import Label
+from trainsim.analysis.passes import Passes, UpdateSpan, passes_of, update_spans
+from trainsim.contracts.record import COMPUTE, Label
 from trainsim.report.intervals import Intervals, joined, union, without
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class DrawnRank:
     @cached_property
     def passes(self) -> Passes:
         """What it does of the schedule."""
-        return whole(slots(self.lanes, self._class))
+        return passes_of(self.lanes, self._class)
 
     @cached_property
     def groups(self) -> PassGroups:
@@ -76,9 +76,9 @@ class DrawnRank:
         return idle(self.lanes, self._class)
 
     @cached_property
-    def update(self) -> tuple[Piece, ...]:
+    def update(self) -> tuple[UpdateSpan, ...]:
         """What its compute chain does outside the passes."""
-        return update(self.lanes, self._class)
+        return update_spans(self.lanes, self._class)
 
     @cached_property
     def sent(self) -> Intervals:
@@ -105,7 +105,7 @@ class DrawnRank:
     def doing(self) -> Looks:
         """What its compute chain does from 0 to the end of the run: spans by kind, exposed waits, other waits."""
         trace = self.lanes.trace
-        spans = trace.spans(self.rank, "compute")
+        spans = trace.spans(self.rank, COMPUTE)
         order = np.argsort(code := _looks(trace.labels)[1][spans.label], kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
         looks = {}

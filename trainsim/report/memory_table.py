@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainsim.analysis.memory import CATEGORIES
-from trainsim.analysis.moments import at_peak
+from trainsim.analysis.memory import CATEGORIES, at_peak
 from trainsim.report.sections.memory_per_stage import not_counted, verdict_blocks
 from trainsim.report.serial import memory_dict
 from trainsim.report.style import GIB

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.memory import MemoryUse, StageMemory
-from trainsim.analysis.moments import at_peak
+from trainsim.analysis.memory import MemoryUse, StageMemory, at_peak
 from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trainsim.analysis.memory import CATEGORIES
-from trainsim.analysis.storage import Store
+from trainsim.analysis.memory import CATEGORIES, Store
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result

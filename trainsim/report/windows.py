@@ -11,6 +11,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.report.drawn_ranks import DrawnRank
 
 if TYPE_CHECKING:
+    from trainsim.analysis.analysis import Analysis
     from trainsim.result.result import Result
 
 MOST = 16
@@ -46,7 +47,7 @@ def chosen(result: Result) -> tuple[int, ...]:
     return result.pipeline if len(result.pipeline) <= MOST else few_of(result)
 
 
-def few_of(result: Result) -> tuple[int, ...]:
+def few_of(result: Analysis) -> tuple[int, ...]:
     """Of a pipeline the ranks of the first two stages, the middle one, the last two, and the one that works longest."""
     ranks, busy = result.pipeline, [stage.busy_s for stage in result.bubble.stages]
     last = len(ranks) - 1

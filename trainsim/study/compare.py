@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainsim.analysis.slots import in_flight, slots
+from trainsim.analysis.passes import in_flight, tasks_of
 from trainsim.errors import ScenarioError
 from trainsim.result.comparison import Comparison, differences, stated
 from trainsim.result.result import Result
@@ -169,7 +169,7 @@ def _trial(run: Scenario | Result | Trial | str | Path) -> Trial:
 def _compared(name: str, result: Result) -> ComparedRun:
     bubble, lanes, memory = result.bubble, result.lanes, result.memory
     stages = memory.per_stage
-    held = [in_flight(slots(lanes, int(lanes.trace.rank_class[stage.rank]))) for stage in stages]
+    held = [in_flight(tasks_of(lanes, int(lanes.trace.rank_class[stage.rank]))) for stage in stages]
     return ComparedRun(
         name=name,
         schedule=result.job.pipeline.schedule,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from trainsim.analysis.kinds import COMMUNICATION
-from trainsim.contracts.exact import COARSE_TICK, LONGEST, TICK
+from trainsim.contracts.exact import tick_for
 from trainsim.contracts.instructions import Instruction, Kernel, Program, Task, Template
 from trainsim.contracts.system import Communicator, Pattern, System
 from trainsim.engine import run
@@ -22,7 +22,7 @@ Change = Callable[[System], System]
 
 def seconds(system: System, longest: float) -> float:
     """Seconds that *system* takes; no longer than *longest*."""
-    return run(fold(prune(system)), tick=TICK if longest < LONGEST / 4 else COARSE_TICK).duration
+    return run(fold(prune(system)), tick=tick_for(longest)).duration
 
 
 def work(system: System) -> float:
@@ -90,14 +90,14 @@ def _instant(pattern: Pattern) -> Pattern:
 
 
 def _mapped(system: System, change: Callable[[Program, Template], Sequence[Instruction]]) -> System:
-    """Every template of the compute chains with other instructions."""
+    """Every template of the compute chains with other instructions, and without memory."""
     programs = []
     for program in system.programs:
         made: dict[int, Template] = {}
         tasks = []
         for template, microbatch in program.chains["compute"]:
             if id(template) not in made:
-                made[id(template)] = replace(template, instructions=tuple(change(program, template)))
+                made[id(template)] = replace(template, instructions=tuple(change(program, template)), holds=())
             tasks.append(Task(made[id(template)], microbatch))
         programs.append(replace(program, chains={**program.chains, "compute": tuple(tasks)}))
     return replace(system, programs=tuple(programs))

@@ -1,0 +1,227 @@
+"""Everything that is worked out from a simulation, each number when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from trainsim.analysis.breakdown import Ledger, Wait, breakdown, ledger, waiting
+from trainsim.analysis.bubble import Bubble, bubble, period, step_ends
+from trainsim.analysis.communication import Traffic, communication
+from trainsim.analysis.critical import CriticalPath, critical_path
+from trainsim.analysis.expectation import Expectation, Facts, contention, expectation, slow_things
+from trainsim.analysis.hops import Hops
+from trainsim.analysis.lanes import Lanes
+from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
+from trainsim.analysis.throughput import Throughput, throughput
+from trainsim.contracts.job import Delay, Job, Slow
+from trainsim.contracts.trace import Trace
+from trainsim.models.lora import adapter_tensors
+from trainsim.simulate import Simulation
+
+UNEVEN = 0.01
+"""Stages whose busy times differ by more are called uneven."""
+UNEXPLAINED = 0.10
+"""A difference between closed form and simulation that is worth a warning."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Analysis:
+    """The numbers of a simulated step, or of several back to back; all but ``duration``, ``trace`` and memory over time
+    are of one step.
+
+    ``scenario`` is the resolved scenario as plain data, ``notes`` are warnings of those who made it. Times in seconds,
+    memory in bytes, speeds in FLOP/s.
+    """
+
+    simulation: Simulation
+    scenario: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    # what was run
+
+    @property
+    def job(self) -> Job:
+        return self.simulation.job
+
+    @property
+    def trace(self) -> Trace:
+        return self.simulation.trace
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @cached_property
+    def pipeline(self) -> tuple[int, ...]:
+        """One rank per stage: a pipeline that ``what_if`` touches, or else the first."""
+        rows = self.hops.mesh.groups("pp")
+        touched = [
+            r
+            for w in self.job.what_if
+            for r in (w.ranks if isinstance(w, Slow) else (w.rank,) if isinstance(w, Delay) else ())
+        ]
+        row = next((row for row in rows if touched and touched[0] in row), rows[0])
+        return tuple(row.tolist())
+
+    # what came out
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The folded trace as columns: what all analyses read."""
+        return Lanes(trace=self.trace)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Exposed seconds of each class of ranks."""
+        return ledger(self.lanes)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were run back to back."""
+        return self.lanes.steps
+
+    @property
+    def duration(self) -> float:
+        """Seconds that all steps took together."""
+        return self.lanes.duration
+
+    @cached_property
+    def step_time(self) -> float:
+        """Seconds of a step: of several, their mean, the first and the last included."""
+        return self.lanes.step
+
+    @property
+    def step_ends(self) -> tuple[float, ...]:
+        """Seconds at which each of several steps is over; nothing for a single one."""
+        return tuple(step_ends(self.lanes).tolist()) if self.steps > 1 else ()
+
+    @property
+    def period(self) -> float | None:
+        """Seconds from the end of a step to that of the next when several run back to back; None for a single one."""
+        return period(self.lanes)
+
+    @cached_property
+    def throughput(self) -> Throughput:
+        return throughput(self.job, self.step_time)
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.throughput.tokens_per_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.throughput.samples_per_s
+
+    @property
+    def mfu(self) -> float:
+        return self.throughput.mfu
+
+    @property
+    def hfu(self) -> float:
+        return self.throughput.hfu
+
+    @cached_property
+    def bubble(self) -> Bubble:
+        return bubble(self.lanes, self.hops.mesh.groups("pp"))
+
+    @cached_property
+    def breakdown(self) -> dict[str, float]:
+        """Exposed seconds of the mean rank; they sum to the step exactly."""
+        return breakdown(self.lanes, self.ledger)
+
+    @cached_property
+    def breakdown_per_stage(self) -> tuple[dict[str, float], ...]:
+        """The same for the mean rank of each stage."""
+        return tuple(breakdown(self.lanes, self.ledger, stage=s) for s in range(self.lanes.stages))
+
+    @cached_property
+    def waiting(self) -> dict[str, float]:
+        """Of each row of the breakdown the seconds in which peers were late; of ``bubble`` those at the step's end."""
+        return waiting(self.lanes, self.ledger)
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Which stage waits for what, and how long."""
+        return self.ledger.waits
+
+    @cached_property
+    def memory(self) -> MemoryUse:
+        cluster = self.job.cluster
+        return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster, self.job.allocation))
+
+    @cached_property
+    def communication(self) -> dict[str, Traffic]:
+        return communication(self.lanes, self.breakdown, self.waiting, self.hops)
+
+    @cached_property
+    def hops(self) -> Hops:
+        """Where the groups of this job lie in the machine."""
+        return Hops(self.job.cluster, self.simulation.network)
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        return critical_path(self.lanes)
+
+    @cached_property
+    def estimate(self) -> Expectation:
+        """The closed form, and where the simulation differs from it."""
+        closed = self.simulation.estimate
+        return expectation(closed.seconds, closed.parts, self.critical_path, self.step_time, self.facts)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the closed form does not know of this job."""
+        busy, traffic = [stage.busy_s for stage in self.bubble.stages], self.communication
+        return Facts(
+            slow=slow_things(self.job),
+            contention=contention(self.lanes),
+            uneven=len(busy) > 1 and max(busy) > min(busy) * (1 + UNEVEN),
+            messages=traffic["pp"].operations > 0,
+            reductions=traffic["dp"].operations > 0,
+            hidden=traffic["dp"].exposed_s < 0.99 * (traffic["dp"].time_s + traffic["dp"].waiting_s),
+        )
+
+    @cached_property
+    def parameters(self) -> dict[str, float]:
+        """Of the whole model, of the mean rank, of one token's path, and those that are trained."""
+        model = self.job.model
+        held = float(self.lanes.count @ self.trace.parameters)
+        adapters = adapter_tensors(model.kinds, 1).total
+        return {
+            "total": model.parameters + adapters,
+            "per_rank": held / self.lanes.ranks,
+            "active": model.active_parameters + adapters,
+            "trainable": adapters or model.parameters,
+        }
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before believing the numbers."""
+        out, gpu = list(self.notes), self.job.cluster.gpu
+        if not gpu.measured:
+            out.append(f"No kernels were measured on {gpu.name}: its constants are derived from the datasheet.")
+        kernel, curves = self.job.training.attention, gpu.kernels.attention
+        if kernel != "eager" and kernel not in curves.curves:
+            known = ", ".join(curves.curves)
+            out.append(
+                f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known."
+            )
+        if self.memory.peak > NEARLY_FULL * self.memory.capacity and self.memory.gpus_fit:
+            full = self.memory.peak / self.memory.capacity
+            out.append(
+                f"Memory is {full:.0%} full with the allocator's usual slack: a little more and it does not fit."
+            )
+        out += self.memory.complaints
+        if self.hfu > 1.0:
+            out.append(
+                f"HFU {self.hfu:.0%}: a factor below 1 in what_if makes kernels faster than the datasheet's peak."
+            )
+        if abs(self.estimate.difference) > UNEXPLAINED:
+            out.append(
+                f"The simulation differs from the closed form by {self.estimate.difference:+.1%}: "
+                f"{self.estimate.explanation}."
+            )
+        return tuple(out)
