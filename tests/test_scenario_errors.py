@@ -170,7 +170,6 @@ LATER = [
     "parallel: {ep: 2}",
     "parallel: {etp: 4}",
     "sharding: {offload: {optimizer: nvme, delayed_update: true}}",
-    "training: {attention: xformers}",
     "simulation: {steps: 300}",
     "what_if: [{jitter: {sigma: 0.1}}]",
     "what_if: [{fail: {node: 1}}]",

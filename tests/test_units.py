@@ -94,3 +94,13 @@ def test_no_text_crashes_a_parser(text: str) -> None:
             assert parse(text) >= 0
         except units.BadQuantity as error:
             assert repr(text) in str(error)
+
+
+@given(value=st.integers(min_value=1 << 1024) | st.integers(max_value=-(1 << 1024)))
+@settings(deadline=None, max_examples=30)
+def test_numbers_that_no_float_holds_are_refused(value: int) -> None:
+    for parse in PARSERS:
+        for written in (value, hex(value), "9" * 400, "1e400", "9e307GB"):
+            with pytest.raises(units.BadQuantity) as error:
+                parse(written)
+            assert len(str(error.value)) < 300

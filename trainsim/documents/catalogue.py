@@ -19,6 +19,8 @@ Spec = str | Path | Mapping[str, Any]
 SUFFIXES = (".yaml", ".yml", ".json")
 COMMON = ("name", "description", "source", "base")
 """Keys that a file of any kind may have."""
+OWN = ("name", "description")
+"""Keys that nobody takes over from a base."""
 DEEP = 99
 
 
@@ -130,7 +132,7 @@ def _merged(lineage: tuple[Document, ...], depth: int) -> Document:
     """The last document on top of those before it."""
     own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
     for document in lineage[1:]:
-        data = merged(data, document.data, depth)
+        data = merged({key: value for key, value in data.items() if key not in OWN}, document.data, depth)
         origin = replace(document.origin, below=origin)
     return replace(own, data={key: value for key, value in data.items() if key != "base"}, origin=origin)
 

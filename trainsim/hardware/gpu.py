@@ -62,20 +62,25 @@ def load_gpu(gpu: Spec, *, origin: Origin | None = None) -> GPU:
     >>> load_gpu({"base": "a100-sxm4-80gb", "memory_bandwidth": "4TB/s"}).memory_bandwidth
     4000000000000.0
     """
-    return _gpu(GPUS.find(gpu, origin=origin))
+    document = GPUS.find(gpu, origin=origin)
+    return _gpu(document, _kernels_of(document))
+
+
+def _kernels_of(document: Document) -> KernelConstants:
+    """The kernel constants that a GPU names; read anew each time, since they may lie in a file of their own."""
+    kernels = document.data.get("kernels")
+    if kernels is None:
+        raise document.fail(("kernels",), "'kernels' is missing: a set of kernel constants, such as generic")
+    try:
+        return load_kernels(kernels, origin=document.origin.part(("kernels",)))
+    except TrainsimError as error:
+        raise document.fail(("kernels",), str(error)) if isinstance(kernels, str) else error from None
 
 
 @lru_cache(maxsize=64)
-def _gpu(document: Document) -> GPU:
+def _gpu(document: Document, kernels: KernelConstants) -> GPU:
     section = Section.open(document, (), document.data, dict.fromkeys([*keys_of(GPU), *COMMON]))
-    kernels = section.data.get("kernels")
-    if kernels is None:
-        raise section.fail("kernels", "'kernels' is missing: a set of kernel constants, such as generic")
-    try:
-        constants = load_kernels(kernels, origin=document.origin.part(("kernels",)))
-    except TrainsimError as error:
-        raise section.fail("kernels", str(error)) if isinstance(kernels, str) else error from None
-    gpu = build(GPU, section, name=document.name, source=section.text("source", ""), kernels=constants)
+    gpu = build(GPU, section, name=document.name, source=section.text("source", ""), kernels=kernels)
     if not {"bf16", "fp16"} & set(gpu.flops):
         raise section.fail("flops", "needs the peak of bf16 or fp16 at least")
     return gpu

@@ -80,9 +80,9 @@ class KernelConstants:
 
     name: str
     source: str
-    gemm: GemmConstants
-    attention: AttentionConstants
-    memory_bound: dict[str, Rate] = field(default_factory=dict)
+    gemm: GemmConstants = field(hash=False)
+    attention: AttentionConstants = field(hash=False)
+    memory_bound: dict[str, Rate] = field(default_factory=dict, hash=False)
     memory_scale: float  # measured over modelled traffic in whole training steps
     memory_sm_share: float  # SMs that a kernel needs to saturate the memory
 

@@ -9,14 +9,6 @@ from trainsim.scenario.schema import ModelSpec, ScenarioSpec
 from trainsim.schedules import schedules
 
 MOST_STEPS = 64
-# fmt: off
-SCHEDULES = (
-    "eager-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zb-v", "v-half", "v-min", "1f1b-v",
-    "dualpipe", "dualpipev", "chimera", "hanayo", "pipedream", "pipedream-2bw", "seq1f1b", "terapipe", "gis",
-    "llama3", "deepspeed",
-)
-# fmt: on
-"""Names of the language; those without a file in ``schedules/`` are not built."""
 SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 """Schedules that can run the head on all pipeline ranks."""
 
@@ -26,7 +18,6 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     yield from _model(spec)
     yield from _parallel(spec)
     yield from _vocabulary(spec)
-    yield from _training(spec)
     for k, entry in enumerate(spec.what_if):
         for name in ("jitter", "fail"):
             if name in entry.model_fields_set:
@@ -67,12 +58,3 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
     if spec.parallel.etp not in (None, 1, spec.parallel.tp):
         yield Fault("parallel.etp", "expert tensor parallelism is not simulated yet; leave it out")
-    schedule = spec.pipeline.schedule or ""
-    if schedule in SCHEDULES and schedule not in schedules:
-        yield Fault("pipeline.schedule", f"not simulated yet; {', '.join(schedules)} are")
-
-
-def _training(spec: ScenarioSpec) -> Iterator[Fault]:
-    training = spec.training
-    if training.attention == "xformers":
-        yield Fault("training.attention", "not simulated yet; flash2 is the nearest")
