@@ -161,12 +161,10 @@ def test_what_has_no_effect_is_told(changes: dict[str, Any], key: str, told: str
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb"])
 def test_xformers_runs_as_its_curves_say(gpu: str) -> None:
-    """Nobody published its curves on these: they are FlashAttention-2's (``hardware/kernels``)."""
-    times = [
-        plain(cluster__gpu=gpu, training__attention=kernel).run().step_time
-        for kernel in ("xformers", "flash2", "eager")
-    ]
-    assert times[0] == times[1] != times[2]
+    """Slower than FlashAttention-2 where it was measured, as fast where it is assumed to be."""
+    kernels = ("flash2", "xformers", "eager")
+    times = [plain(cluster__gpu=gpu, training__attention=kernel).run().step_time for kernel in kernels]
+    assert times[0] <= times[1] < times[2]
 
 
 def test_what_has_an_effect_is_not_told() -> None:
