@@ -25,7 +25,7 @@ from trainsim.scenario.named import NAMED
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
-from trainsim.schedules.files import write_schedule
+from trainsim.schedules.csv_files import write_schedule
 
 PLAIN: dict[str, Any] = {
     "framework": "neutral",

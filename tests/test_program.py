@@ -23,7 +23,7 @@ from trainsim.program.verify import verify
 from trainsim.result.result import Result
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
-from trainsim.schedules.files import write_schedule
+from trainsim.schedules.csv_files import write_schedule
 from trainsim.simulate import simulate
 
 # -- stages and parameters ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.replaying import replay
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
-from trainsim.schedules.files import read_schedule, write_schedule
+from trainsim.schedules.csv_files import read_schedule, write_schedule
 from trainsim.schedules.orders import Order
 from trainsim.schedules.placement import StagePlacement
 

@@ -9,7 +9,7 @@ import pytest
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import schedules
 from trainsim.schedules.cells import schedule
-from trainsim.schedules.files import read_schedule, write_schedule
+from trainsim.schedules.csv_files import read_schedule, write_schedule
 from trainsim.schedules.slices import SLICES
 
 torch_schedules = pytest.importorskip("torch.distributed.pipelining.schedules")

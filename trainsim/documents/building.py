@@ -14,11 +14,11 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from trainsim.documents.section import (
+from trainsim.documents.part import (
     MOST,
     REQUIRED,
     BadValue,
-    Section,
+    DocumentPart,
     between,
     flag,
     number,
@@ -64,7 +64,7 @@ def keys_of(kind: Any) -> Mapping[str, tuple[Any, Any]]:
     return {name: (hint, defaults.get(name, REQUIRED)) for name, hint in hints.items()}
 
 
-def build(kind: type[T], section: Section, **given: Any) -> T:
+def build(kind: type[T], section: DocumentPart, **given: Any) -> T:
     """The *kind* that *section* describes; fields in *given* are not read from it.
 
     Raises the document's error for unknown, missing and wrong values.
@@ -76,29 +76,31 @@ def build(kind: type[T], section: Section, **given: Any) -> T:
     return kind(**values)
 
 
-def part(kind: type[T], section: Section, key: str, default: Any = REQUIRED) -> T:
+def part(kind: type[T], section: DocumentPart, key: str, default: Any = REQUIRED) -> T:
     """The *kind* that the mapping under *key* describes."""
     built: T = _read(kind, section, key, default)
     return built
 
 
-def _read(hint: Any, section: Section, key: str, default: Any) -> Any:
+def _read(hint: Any, section: DocumentPart, key: str, default: Any) -> Any:
     """The value under *key* as *hint* wants it."""
     if key not in section.data:
         return section.value(key, default, _same)
     value, path = section.data[key], (*section.path, key)
     if is_dataclass(hint) or (_is_named_tuple(hint) and isinstance(value, Mapping)):
         assert isinstance(hint, type)
-        return build(hint, Section.open(section.document, path, value, keys_of(hint)))
+        return build(hint, DocumentPart.open(section.document, path, value, keys_of(hint)))
     if get_origin(hint) in (dict, Mapping):
         return _mapping(hint, section, key)
     return section.value(key, default, _reader(hint))
 
 
-def _mapping(hint: Any, section: Section, key: str) -> dict[Any, Any]:
+def _mapping(hint: Any, section: DocumentPart, key: str) -> dict[Any, Any]:
     name_of, kind = get_args(hint)
     value = section.data[key]
-    inner = Section.open(section.document, (*section.path, key), value, value if isinstance(value, Mapping) else ())
+    inner = DocumentPart.open(
+        section.document, (*section.path, key), value, value if isinstance(value, Mapping) else ()
+    )
     for name in inner.data:
         if not isinstance(name, name_of) or isinstance(name, bool):
             wanted = {str: "a word", int: "a whole number"}[name_of]

@@ -12,7 +12,7 @@ from trainsim.documents.building import SOME, Bounds, part
 from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in, merged
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.frameworks.kept import Saved, StateLayout
 from trainsim.units import parse_bytes, parse_count, parse_time
 
@@ -137,10 +137,10 @@ def load_framework(framework: Spec, precision: str = "", *, origin: Origin | Non
 
 @lru_cache(maxsize=128)
 def _framework(document: Document, precision: str) -> Framework:
-    top = Section.open(document, (), document.data, [*COMMON, "family", *GROUPS, "precisions"])
+    top = DocumentPart.open(document, (), document.data, [*COMMON, "family", *GROUPS, "precisions"])
     special = top.section("precisions", PRECISIONS).data.get(precision, {})
     if special:
-        inner = Section.open(document, ("precisions", precision), special, GROUPS)
+        inner = DocumentPart.open(document, ("precisions", precision), special, GROUPS)
         top = replace(top, data=merged(top.data, inner.data, FRAMEWORKS.depth))
     return Framework(
         name=document.name,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from trainsim.documents.building import build, keys_of
 from trainsim.documents.catalogue import shipped
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.units import parse_bandwidth, parse_time
 
 
@@ -43,7 +43,7 @@ def link_kinds() -> Mapping[str, LinkKind]:
     'nvlink'
     """
     document = shipped("hardware", "network")
-    kinds = Section.open(document, ("links",), document.data["links"], document.data["links"])
+    kinds = DocumentPart.open(document, ("links",), document.data["links"], document.data["links"])
     return MappingProxyType(
         {name: build(LinkKind, kinds.section(name, keys_of(LinkKind)), name=name) for name in kinds.data}
     )

@@ -12,7 +12,7 @@ from trainsim.documents.building import SOME, Bounds, build, keys_of
 from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.errors import InvalidPlan, TrainsimError
 from trainsim.hardware.kernel_constants import KERNELS, KernelConstants, load_kernels
 from trainsim.units import parse_bandwidth, parse_bytes, parse_flops
@@ -79,7 +79,7 @@ def _kernels_of(document: Document) -> KernelConstants:
 
 @lru_cache(maxsize=64)
 def _gpu(document: Document, kernels: KernelConstants) -> GPU:
-    section = Section.open(document, (), document.data, dict.fromkeys([*keys_of(GPU), *COMMON]))
+    section = DocumentPart.open(document, (), document.data, dict.fromkeys([*keys_of(GPU), *COMMON]))
     gpu = build(GPU, section, name=document.name, source=section.text("source", ""), kernels=kernels)
     if not {"bf16", "fp16"} & set(gpu.flops):
         raise section.fail("flops", "needs the peak of bf16 or fp16 at least")

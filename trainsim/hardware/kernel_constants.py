@@ -14,7 +14,7 @@ from trainsim.documents.building import SOME, Bounds, part
 from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 
 KERNELS = Catalogue(
     kind="set of kernel constants", plural="sets of kernel constants", folders=folder_in("hardware", "kernels")
@@ -110,7 +110,7 @@ def load_kernels(kernels: Spec, *, origin: Origin | None = None) -> KernelConsta
 
 @lru_cache(maxsize=64)
 def _kernels(document: Document) -> KernelConstants:
-    section = Section.open(document, (), document.data, [*COMMON, "gemm", "attention", "memory_bound"])
+    section = DocumentPart.open(document, (), document.data, [*COMMON, "gemm", "attention", "memory_bound"])
     bound = part(MemoryBoundConstants, section, "memory_bound")
     attention = part(AttentionConstants, section, "attention")
     if attention.fallback not in attention.curves:

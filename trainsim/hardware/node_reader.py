@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import combinations, product
 from typing import Any
 
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.errors import TrainsimError, UnknownName
 from trainsim.hardware.constants import limits, link_kinds
 from trainsim.hardware.node import FORWARDING, KINDS, Cable, Node, kind_of
@@ -21,7 +21,7 @@ NIC_KEYS = ("count", "bandwidth", "attach", "kind", "lanes", "ports")
 MOST_GPUS = 1024
 
 
-def read_node(top: Section, *, written: Any = None) -> Node:
+def read_node(top: DocumentPart, *, written: Any = None) -> Node:
     """The node template of the topology *top*.
 
     *written* is the file's own ``gpus_per_node`` where a scenario overrides it: the node then has fewer GPUs in the
@@ -38,7 +38,7 @@ def read_node(top: Section, *, written: Any = None) -> Node:
     if not isinstance(links, list):
         raise section.fail("links", f"expected a list of links, found a {type(links).__name__}")
     for i, link in enumerate(links):
-        place = Section.open(section.document, (*section.path, "links", i), link, LINK_KEYS)
+        place = DocumentPart.open(section.document, (*section.path, "links", i), link, LINK_KEYS)
         for cable in _cables(place, counts):
             _add(cables, cable, place, i)
     kept = [cable for cable, _ in cables.values()]
@@ -55,12 +55,12 @@ def read_node(top: Section, *, written: Any = None) -> Node:
     return node
 
 
-def _counts(section: Section) -> dict[str, int]:
+def _counts(section: DocumentPart) -> dict[str, int]:
     devices = section.section("devices", COUNTED)
     return {kind: devices.integer(kind, 0, low=0, high=4096) for kind in COUNTED}
 
 
-def _devices(section: Section, key: str, counts: dict[str, int]) -> tuple[str, ...]:
+def _devices(section: DocumentPart, key: str, counts: dict[str, int]) -> tuple[str, ...]:
     """The devices that the range under *key* names; all of them must exist."""
     text = section.text(key)
     try:
@@ -79,7 +79,7 @@ def _devices(section: Section, key: str, counts: dict[str, int]) -> tuple[str, .
     return names
 
 
-def _cables(section: Section, counts: dict[str, int]) -> list[Cable]:
+def _cables(section: DocumentPart, counts: dict[str, int]) -> list[Cable]:
     """The cables that one entry of ``links`` stands for."""
     a, b = _devices(section, "from", counts), _devices(section, "to", counts)
     pattern = section.text("pattern", "all")
@@ -102,7 +102,7 @@ def _cables(section: Section, counts: dict[str, int]) -> list[Cable]:
     return [Cable(x, y, kind, family, bandwidth, reachable, latency) for x, y in pairs]
 
 
-def _physics(section: Section) -> tuple[str, float, float, float]:
+def _physics(section: DocumentPart) -> tuple[str, float, float, float]:
     """(kind, line rate, reachable part, latency) of the link that *section* describes.
 
     In ``nics``, ``bandwidth`` is that towards the network and not of this link.
@@ -124,7 +124,7 @@ def _physics(section: Section) -> tuple[str, float, float, float]:
     return name, bandwidth, reachable, latency
 
 
-def _add(cables: dict[frozenset[str], tuple[Cable, int]], cable: Cable, place: Section, index: int) -> None:
+def _add(cables: dict[frozenset[str], tuple[Cable, int]], cable: Cable, place: DocumentPart, index: int) -> None:
     if cable.a == cable.b:
         raise place.fail("to", f"cyclic link: {cable.a} is linked to itself")
     ends = frozenset((cable.a, cable.b))
@@ -138,7 +138,7 @@ def _add(cables: dict[frozenset[str], tuple[Cable, int]], cable: Cable, place: S
     cables[ends] = cable, index
 
 
-def _nics(section: Section, counts: dict[str, int], gpus: int) -> tuple[int, float, list[Cable]]:
+def _nics(section: DocumentPart, counts: dict[str, int], gpus: int) -> tuple[int, float, list[Cable]]:
     """(number, line rate of each, cables to the node) of the NICs; more NICs than GPUs are bonded."""
     if "nics" not in section.data:
         return 0, 0.0, []
@@ -164,7 +164,7 @@ def _nics(section: Section, counts: dict[str, int], gpus: int) -> tuple[int, flo
     return count, bandwidth, cables
 
 
-def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _complexes(section: DocumentPart, counts: dict[str, int]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Named sets of devices that act as one."""
     given = section.data.get("complexes", {})
     names = given if isinstance(given, dict) else ()
@@ -187,7 +187,7 @@ def _complexes(section: Section, counts: dict[str, int]) -> tuple[tuple[str, tup
     return tuple(result)
 
 
-def _layout(section: Section, counts: dict[str, int]) -> tuple[tuple[str, float, float], ...]:
+def _layout(section: DocumentPart, counts: dict[str, int]) -> tuple[tuple[str, float, float], ...]:
     """Places of devices in pictures, ``gpu0: [x, y]``, in units of a GPU's room from the first GPU's usual place."""
     there = {f"{kind}{i}" for kind, n in counts.items() for i in range(n)}
     written = section.data.get("layout", {})
@@ -205,7 +205,7 @@ def _layout(section: Section, counts: dict[str, int]) -> tuple[tuple[str, float,
     return tuple(places)
 
 
-def _check_connected(section: Section, node: Node) -> None:
+def _check_connected(section: DocumentPart, node: Node) -> None:
     """No device hangs in the air."""
     joined = {end for cable in node.cables for end in (cable.a, cable.b)}
     single = node.count("gpu") == 1

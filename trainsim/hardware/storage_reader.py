@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.errors import UnknownName
 from trainsim.hardware.constants import limits
 from trainsim.hardware.node import Node, kind_of
@@ -19,7 +19,7 @@ MOST_BYTES = 1e18
 MOST_DOMAINS = 64
 
 
-def read_storage(top: Section, node: Node) -> Node:
+def read_storage(top: DocumentPart, node: Node) -> Node:
     """*node* with what the topology *top* says of its hosts' memory and of its drives, or the usual for their links."""
     hosts, nvme = top.section("hosts", HOST_KEYS), top.section("nvme", NVME_KEYS)
     for section, kind in ((hosts, "host"), (nvme, "nvme")):
@@ -28,7 +28,7 @@ def read_storage(top: Section, node: Node) -> Node:
     return replace(node, host=_host(hosts, node), drive=_drive(nvme, node))
 
 
-def _host(section: Section, node: Node) -> Host | None:
+def _host(section: DocumentPart, node: Node) -> Host | None:
     name, known = section.text("processor", default_processor(_kind_of_link(node, "host"))), processors()
     usual = known.get(name)
     if name and usual is None:
@@ -45,7 +45,7 @@ def _host(section: Section, node: Node) -> Host | None:
     )
 
 
-def _drive(section: Section, node: Node) -> Drive | None:
+def _drive(section: DocumentPart, node: Node) -> Drive | None:
     name, known = section.text("kind", default_drive(_kind_of_link(node, "nvme"))), drives()
     usual = known.get(name)
     if name and usual is None:

@@ -11,7 +11,7 @@ from typing import Any
 from trainsim.documents.catalogue import Catalogue, Spec, folder_beside
 from trainsim.documents.document import Document, read_text
 from trainsim.documents.origin import Key, Origin
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.constants import (
     collective_defaults,
@@ -150,13 +150,13 @@ def read_topology(document: Document, changes: Changes) -> Topology:
     )
 
 
-def opened(document: Document, changes: Changes) -> Section:
+def opened(document: Document, changes: Changes) -> DocumentPart:
     """*document* with *changes*, ready to be read."""
     changed = _changed(document, changes)
-    return Section.open(changed, (), changed.data, KEYS)
+    return DocumentPart.open(changed, (), changed.data, KEYS)
 
 
-def gpu_of(top: Section) -> GPU:
+def gpu_of(top: DocumentPart) -> GPU:
     """The GPU that a topology names, by name, path or in place; a path starts at the topology's folder."""
     given = top.data.get("gpu")
     if isinstance(given, GPU):
@@ -191,7 +191,7 @@ def _changed(document: Document, changes: Changes) -> Document:
     return replace(document, data=data, origin=replace(document.origin, elsewhere=elsewhere))
 
 
-def _with_nvlink(top: Section, node: Node) -> Node:
+def _with_nvlink(top: DocumentPart, node: Node) -> Node:
     """*node* with its NVLinks scaled so that those of a GPU have ``nvlink_bandwidth`` together."""
     if "nvlink_bandwidth" not in top.data:
         return node
@@ -204,7 +204,7 @@ def _with_nvlink(top: Section, node: Node) -> Node:
     return replace(node, cables=tuple(cables))
 
 
-def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
+def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:
     section = top.section("fabric", FABRIC_KEYS)
     kind = section.text("kind", "none")
     if kind not in FABRICS:
@@ -244,7 +244,7 @@ def _fabric(top: Section, node: Node, nodes: int) -> Fabric:
     )
 
 
-def _constants(top: Section) -> tuple[tuple[str, float], ...]:
+def _constants(top: DocumentPart) -> tuple[tuple[str, float], ...]:
     """The collective constants, with this topology's own in place of the defaults."""
     defaults = collective_defaults()
     section = top.section("collectives", defaults)

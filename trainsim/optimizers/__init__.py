@@ -15,7 +15,7 @@ from trainsim.documents.building import build, keys_of, part
 from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
-from trainsim.documents.section import Section
+from trainsim.documents.part import DocumentPart
 from trainsim.models.matrices import Matrix, Tensors
 
 
@@ -103,7 +103,7 @@ def load_optimizer(optimizer: Spec, *, origin: Origin | None = None) -> Optimize
 
 @lru_cache(maxsize=64)
 def _optimizer(document: Document) -> Optimizer:
-    section = Section.open(document, (), document.data, dict.fromkeys([*keys_of(Optimizer), *COMMON]))
+    section = DocumentPart.open(document, (), document.data, dict.fromkeys([*keys_of(Optimizer), *COMMON]))
     matrices = part(Rule, section, "matrices")
     return build(
         Optimizer,

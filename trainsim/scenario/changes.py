@@ -10,8 +10,8 @@ from trainsim.documents.origin import Key, dotted, key_of
 from trainsim.errors import ScenarioError
 from trainsim.hardware.topology import MERGED, OVERRIDES
 from trainsim.models.transformer import load_model
-from trainsim.scenario.messages import known_keys, unknown_key
 from trainsim.scenario.named import NAMED
+from trainsim.scenario.schema_errors import known_keys, unknown_key
 
 
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
 Device = Literal["none", "cpu", "nvme"]
 
 
-class Section(BaseModel):
+class ScenarioSection(BaseModel):
     """A mapping of the scenario file: unknown keys are refused, and a number must be written as one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

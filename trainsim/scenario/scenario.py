@@ -17,10 +17,10 @@ from trainsim.errors import ScenarioError
 from trainsim.scenario.changes import changed
 from trainsim.scenario.context import Context
 from trainsim.scenario.loading import read_scenario
-from trainsim.scenario.messages import check_schema
 from trainsim.scenario.named import content
 from trainsim.scenario.resolve import Resolved, resolve
 from trainsim.scenario.schema import ScenarioSpec
+from trainsim.scenario.schema_errors import check_schema
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result

@@ -15,8 +15,8 @@ from trainsim.scenario.fields import (
     LengthOrNone,
     NotNegative,
     Precision,
+    ScenarioSection,
     Seconds,
-    Section,
     Size,
     as_tuple,
     repeated,
@@ -48,7 +48,7 @@ Named = Annotated[
 """A name of the catalogue, the path of a file, or a mapping with a ``base``."""
 
 
-class MoeSpec(Section):
+class MoeSpec(ScenarioSection):
     """Mixture of experts."""
 
     experts: Size
@@ -59,7 +59,7 @@ class MoeSpec(Section):
     first_dense: NotNegative = 0
 
 
-class MlaSpec(Section):
+class MlaSpec(ScenarioSection):
     """Multi-head latent attention."""
 
     q_lora_rank: Size | None = None
@@ -69,14 +69,14 @@ class MlaSpec(Section):
     v_head_dim: Size
 
 
-class LoraSpec(Section):
+class LoraSpec(ScenarioSection):
     """Low-rank adapters on a frozen base model."""
 
     rank: Size
     targets: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ("q", "v")
 
 
-class ModelSpec(Section):
+class ModelSpec(ScenarioSection):
     """A model that is not in the catalogue; what is left out follows the family's rule."""
 
     name: str = "model"
@@ -106,7 +106,7 @@ class ModelSpec(Section):
     layer_pattern: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None = None
 
 
-class ClusterSpec(Section):
+class ClusterSpec(ScenarioSection):
     """A topology, how many nodes of it, and on which of them the job runs; every other key overrides a field of the
     topology file."""
 
@@ -120,7 +120,7 @@ class ClusterSpec(Section):
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]
 
 
-class ParallelSpec(Section):
+class ParallelSpec(ScenarioSection):
     """Degrees of parallelism; their product is the number of GPUs."""
 
     tp: Degree = 1
@@ -140,7 +140,7 @@ Layout = Annotated[
 ]
 
 
-class PipelineSpec(Section):
+class PipelineSpec(ScenarioSection):
     """The pipeline's schedule and where the layers live."""
 
     schedule: str | None = None
@@ -152,7 +152,7 @@ class PipelineSpec(Section):
     vocabulary_parallel: bool = False
 
 
-class RecomputeSpec(Section):
+class RecomputeSpec(ScenarioSection):
     """Recompute of a part of a stage: ``layers`` of each virtual stage."""
 
     mode: Literal["none", "selective", "full"]
@@ -166,7 +166,7 @@ Recompute = Annotated[
 ]
 
 
-class TrainingSpec(Section):
+class TrainingSpec(ScenarioSection):
     """Batches, numbers and what is recomputed."""
 
     sequence_length: Length | None = None
@@ -182,13 +182,13 @@ class TrainingSpec(Section):
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers"] | None = None
 
 
-class NetworkSpec(Section):
+class NetworkSpec(ScenarioSection):
     """Overrides of the collective model: one algorithm, or one per collective."""
 
     algorithm: str | dict[str, str] = "auto"
 
 
-class SlowSpec(Section):
+class SlowSpec(ScenarioSection):
     """Something slower than the rest, from the first to the last instant of the step.
 
     With ``node`` (a number), ``rank`` or ``gpu`` (a rank number, or a name such as ``node3.gpu2``), kernels
@@ -210,7 +210,7 @@ class SlowSpec(Section):
         return self
 
 
-class DelaySpec(Section):
+class DelaySpec(ScenarioSection):
     """One rank loses time once in the step, before its first work of the kind ``at``."""
 
     rank: NotNegative
@@ -218,13 +218,13 @@ class DelaySpec(Section):
     seconds: Seconds
 
 
-class SkipSpec(Section):
+class SkipSpec(ScenarioSection):
     """Gradients overflow in one of the steps: its update and the gather of parameters are left out."""
 
     step: NotNegative
 
 
-class WhatIfSpec(Section):
+class WhatIfSpec(ScenarioSection):
     """One perturbation. This version cannot simulate ``jitter`` and ``fail`` yet."""
 
     slow: SlowSpec | None = None
@@ -240,7 +240,7 @@ class WhatIfSpec(Section):
         return self
 
 
-class SimulationSpec(Section):
+class SimulationSpec(ScenarioSection):
     """How fine and how the simulation runs."""
 
     detail: Literal["op", "layer", "block"] = "op"
@@ -254,7 +254,7 @@ Model = Annotated[
 ]
 
 
-class ScenarioSpec(Section):
+class ScenarioSpec(ScenarioSection):
     """A whole scenario file. ``derived`` stands beside a resolved scenario and is ignored when read again."""
 
     name: Annotated[str, AfterValidator(_printable)] | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model
 
-from trainsim.scenario.fields import Count, Degree, Device, NotNegativeCount, Section
+from trainsim.scenario.fields import Count, Degree, Device, NotNegativeCount, ScenarioSection
 from trainsim.sharding import strategies
 from trainsim.sharding.options import Option
 
@@ -23,7 +23,7 @@ ACCEPTS: dict[str, Any] = {
 """The types of what options of sharding strategies accept."""
 
 
-class OffloadSpec(Section):
+class OffloadSpec(ScenarioSection):
     """Where states live that are not on the GPU.
 
     ``ratio`` is the part of the optimizer that is not (DeepSpeed Twin-Flow); ``delayed_update`` lets the CPU's step run
@@ -39,7 +39,7 @@ class OffloadSpec(Section):
     buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4
 
 
-class ShardingSpec(Section):
+class ShardingSpec(ScenarioSection):
     """How replicas share model states; the other keys are the options of the strategies (``sharding_section``)."""
 
     strategy: str | None = None

@@ -8,7 +8,7 @@ from functools import lru_cache
 from trainsim.errors import InvalidPlan
 from trainsim.schedules import Pair, Slot, Work, flat, schedules
 from trainsim.schedules.blocking import posted, with_messages
-from trainsim.schedules.files import parse_schedule, schedule_text
+from trainsim.schedules.csv_files import parse_schedule, schedule_text
 from trainsim.schedules.messages import Item, Links
 from trainsim.schedules.orders import Order
 from trainsim.schedules.slices import SLICES

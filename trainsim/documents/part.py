@@ -26,7 +26,7 @@ class BadValue(TrainsimError):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class DocumentPart:
     """One mapping of a document, read key by key; every complaint names its place."""
 
     document: Document
@@ -34,7 +34,7 @@ class Section:
     data: Mapping[str, Any]
 
     @classmethod
-    def open(cls, document: Document, path: Key, data: object, known: Iterable[str]) -> Section:
+    def open(cls, document: Document, path: Key, data: object, known: Iterable[str]) -> DocumentPart:
         """Check that *data* is a mapping with no other keys than *known*."""
         if not isinstance(data, Mapping):
             kind = "nothing" if data is None else f"a {type(data).__name__}"
@@ -51,9 +51,9 @@ class Section:
         """The exception to raise about the value of *key*."""
         return self.document.fail((*self.path, key), message)
 
-    def section(self, key: str, known: Iterable[str]) -> Section:
+    def section(self, key: str, known: Iterable[str]) -> DocumentPart:
         """The mapping under *key*, empty if it is missing."""
-        return Section.open(self.document, (*self.path, key), self.data.get(key, {}), known)
+        return DocumentPart.open(self.document, (*self.path, key), self.data.get(key, {}), known)
 
     def value(self, key: str, default: T, read: Callable[[Any], T]) -> T:
         """What *read* makes of the value of *key*; its errors get the place."""
@@ -93,7 +93,7 @@ def whole(value: object, low: int, high: int) -> int:
 
     >>> whole(0, 1, 8)
     Traceback (most recent call last):
-    trainsim.documents.section.BadValue: 0 is out of range; it must be from 1 to 8
+    trainsim.documents.part.BadValue: 0 is out of range; it must be from 1 to 8
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadValue(f"{shorten(value)} is not a whole number")
