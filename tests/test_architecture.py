@@ -69,7 +69,6 @@ RECORDS = {  # dataclasses that are filled while the engine runs: they are its n
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS, MOST_POSITIONAL = 320, 40, 8, 3
 ALLOWED_LONG = {
     "deepspeed.py:deepspeed_zero_estimate": "takes what the estimator that it reproduces takes",
-    "run.py:run": "a parameter is an option of the command line",
 }  # "module.py:function" -> the reason
 
 

@@ -55,7 +55,7 @@ def test_json_writes_what_is_asked_for(small: str, words: tuple[str, ...], capsy
 
 
 def test_the_whole_trace_can_be_asked_for(small: str) -> None:
-    assert status("run", small, "--files", "trace", "--whole-trace") == 0
+    assert status("run", small, "--files", "whole-trace") == 0
     assert written("out/small") == {"trace.json.gz"}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
 
 NO = 1  # exit status of a scenario that ran and whose answer is "no"
-NONE = "none"
+NONE, WHOLE_TRACE = "none", "whole-trace"
 
 
 def run(
@@ -30,12 +30,11 @@ def run(
     ] = None,
     files: Annotated[
         str | None,
-        typer.Option("--files", metavar="WHAT,...", help="result, gantt, trace, report, or none. Default: all four."),
+        typer.Option(
+            "--files", metavar="WHAT,...", help="Some of result, gantt, trace (or whole-trace), report; or none."
+        ),
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
-    whole_trace: Annotated[
-        bool, typer.Option("--whole-trace", help="Every span of a pipeline, however large the trace.")
-    ] = False,
     as_json: Json = False,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
@@ -51,7 +50,7 @@ def run(
     folder = folder_for(out or default_folder(base, changes)) if kinds else None
     result = _printed(base, scenario, changes, as_json=as_json)
     if folder:
-        _write(result, folder, kinds, whole_trace=whole_trace, as_json=as_json)
+        _write(result, folder, kinds, as_json=as_json)
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 
@@ -69,9 +68,10 @@ def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool
         return ()
     if not asked:
         raise ScenarioError(f"--files {files!r}: wants some of {', '.join(FILES)}, or {NONE}")
-    if unknown := next((word for word in asked if word not in FILES), None):
-        raise UnknownName("kind of file", unknown, (*FILES, NONE))
-    return tuple(kind for kind in FILES if kind in asked)
+    known = (*FILES, WHOLE_TRACE)
+    if unknown := next((word for word in asked if word not in known), None):
+        raise UnknownName("kind of file", unknown, (*known, NONE))
+    return tuple(kind for kind in known if kind in asked)
 
 
 def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: bool) -> Result:
@@ -93,14 +93,15 @@ def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: 
     return result
 
 
-def _write(result: Result, folder: Path, kinds: Sequence[str], *, whole_trace: bool, as_json: bool) -> None:
+def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
     from trainsim.report.files import save
     from trainsim.report.progress import working
     from trainsim.report.text import written
 
     with working(result.name) as phase:
         phase("drawing")
-        paths = save(result, folder, kinds, whole_trace=whole_trace)
+        whole = WHOLE_TRACE in kinds  # every span of a pipeline, however large the file
+        paths = save(result, folder, [*kinds, *(["trace"] if whole else [])], whole_trace=whole)
     if as_json:
         print("\n".join(map(str, paths)), file=sys.stderr)
     else:
