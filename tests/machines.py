@@ -11,6 +11,7 @@ CONSTANTS = {
     "tree_base": 6.8e-6, "tree_step": 0.6e-6, "tree_one_node": 4e-6, "network_hop": 5e-6,
     "ramp": 12e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 48.8e-6, "ramp_network_power": 0.95,
     "nvls_rate": 1.16, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.13, "nvls_minimum_ranks": 5.0,
+    "tree_rate": 0.92, "auto_mib": 256.0,
     "message_latency": 8e-6, "message_network_latency": 12e-6, "message_network_gain": 1.0,
 }  # fmt: skip
 ZERO = dict.fromkeys(("latency_scale", "ramp", "ramp_network", "nvls_ramp"), 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from tests.machines import CONSTANTS, SwitchedNodes
 from trainsim.collectives import OPERATIONS, algorithms, factor
-from trainsim.collectives.pattern import collective_time, latency_only, loads, message_pattern, pattern
-from trainsim.collectives.placement import place
+from trainsim.collectives.choice import candidates
+from trainsim.collectives.pattern import collective_time, latency_only, message_pattern, pattern
+from trainsim.collectives.place import place
+from trainsim.collectives.traffic import loads
 from trainsim.collectives.tree import parents
 from trainsim.errors import InvalidPlan, UnknownName
 from trainsim.hardware.cluster import load_topology
@@ -174,12 +177,12 @@ def test_half_the_gpus_of_a_node_have_half_its_nics():
 
 def test_network_efficiency_and_slow_links_count():
     machine, members = SwitchedNodes(2), np.arange(16)[None]
-    full = pattern(machine, "all_reduce", members).bandwidth[0]
-    assert pattern(machine, "all_reduce", members, network_efficiency=0.5).bandwidth[0] == full / 2
+    full = pattern(machine, "all_gather", members).bandwidth[0]
+    assert pattern(machine, "all_gather", members, network_efficiency=0.5).bandwidth[0] == full / 2
     slow = machine.bandwidth.copy()
     slow[16] *= 0.25  # the first NIC, outwards
-    assert pattern(machine, "all_reduce", members, bandwidth=slow).bandwidth[0] == full / 4
-    inside = pattern(machine, "all_reduce", members[:, :8], network_efficiency=0.5)
+    assert pattern(machine, "all_gather", members, bandwidth=slow).bandwidth[0] == full / 4
+    inside = pattern(machine, "all_gather", members[:, :8], network_efficiency=0.5)
     assert inside.bandwidth[0] == pytest.approx(300e9 * 0.835)
 
 
@@ -199,7 +202,69 @@ def test_a_tree_over_two_nodes_halves_the_traffic_of_the_network():
     ring, tree = (
         pattern(machine, "all_reduce", np.arange(16)[None], algorithm=a).bandwidth[0] for a in ("ring", "tree")
     )
-    assert tree / ring == pytest.approx(2 * 15 / 16)
+    assert tree / ring == pytest.approx(2 * 15 / 16 * CONSTANTS["tree_rate"])
+
+
+# ---- which algorithm
+
+
+@FEW
+@given(groups, st.sampled_from(["all_reduce", "all_gather", "broadcast", "all_to_all"]), st.booleans())
+def test_auto_is_the_quickest_that_a_library_would_use(ranks, operation, nvls):
+    machine, members = SwitchedNodes(5, nvls=nvls), np.array([sorted(ranks)])
+    nbytes = machine.constants["auto_mib"] * 2**20
+    able = candidates(place(machine, members), operation)
+    moving = {}
+    for name in able:
+        p = pattern(machine, operation, members, algorithm=name)
+        moving[name] = p.seconds(0, nbytes)[0] - p.latency[0]
+    auto = pattern(machine, operation, members)
+    assert auto.seconds(0, nbytes)[0] - auto.latency[0] == pytest.approx(min(moving.values()))
+    assert auto.latency[0] <= min(algorithms[name].latency(operation, place(machine, members))[0] for name in able)
+
+
+def test_a_new_algorithm_is_picked_where_it_is_quicker(monkeypatch):
+    """A file that registers one is enough: here a ring that uses a third of the links, for groups of one node."""
+
+    def edges(operation, placement):
+        ring = algorithms["ring"].edges(operation, placement)
+        return ring._replace(share=ring.share / 3)
+
+    def one_node(placement):
+        return placement.domains == 1
+
+    machine = SwitchedNodes(4)
+    members = np.array([[0, 1, 2, 3], [8, 9, 16, 17], [24, 25, 26, 27]])
+    before = pattern(machine, "all_gather", members)
+    monkeypatch.setattr(algorithms, "_items", dict(algorithms._items))
+    algorithms.register("toy")(replace(algorithms["ring"], edges=edges, fits=one_node, needs="one node"))
+    after, named = (pattern(machine, "all_gather", members[:n], algorithm=a) for n, a in ((3, "auto"), (1, "toy")))
+    assert after.bandwidth == pytest.approx(before.bandwidth * [3, 1, 3])
+    assert named.bandwidth[0] == after.bandwidth[0]
+    for column in ("use_group", "use_resource"):
+        assert (getattr(after, column) == getattr(before, column)).all()
+    assert after.use_amount == pytest.approx(before.use_amount)
+
+
+@pytest.mark.parametrize("ranks", range(2, 9))
+def test_multicast_is_used_from_so_many_ranks_on(ranks):
+    machine, members = SwitchedNodes(1, nvls=True), np.arange(ranks)[None]
+    auto, nvls, ring = (
+        pattern(machine, "all_reduce", members, algorithm=a).bandwidth[0] for a in ("auto", "nvls", "ring")
+    )
+    assert nvls > ring
+    assert auto == (nvls if ranks >= CONSTANTS["nvls_minimum_ranks"] else ring)
+
+
+def test_groups_of_one_communicator_may_use_different_algorithms():
+    machine = SwitchedNodes(4, nvls=True)
+    members = np.array([range(8), range(8, 16), [*range(16, 20), *range(24, 28)]])
+    auto = pattern(machine, "all_reduce", members)
+    for group, name in enumerate(("nvls", "nvls", "tree")):
+        alone = pattern(machine, "all_reduce", members[group : group + 1], algorithm=name)
+        assert auto.bandwidth[group] == alone.bandwidth[0]
+        assert (auto.use_amount[auto.use_group == group] == alone.use_amount).all()
+    assert (np.diff(auto.use_group) >= 0).all()
 
 
 # ---- messages
@@ -243,7 +308,12 @@ def closed_form(operation, nbytes, *, nodes, local, line, nics, multicast=False)
         tau = k["nvls_ramp"]
     if nodes > 1:
         tau += k["ramp_network"] * math.log2(nodes) ** k["ramp_network_power"]
-        rate = min(rate if local > 1 else math.inf, nics * local / 8 * 0.96)
+        rail = nics * local / 8 * 0.96
+        rate = min(rate if local > 1 else math.inf, rail)
+        if both == 2 and nodes == 2:  # down and up a tree: half a buffer over the rails, two halves along each chain
+            half = n / (n - 1) / 2 / k["tree_rate"]
+            chain = line * 0.835 / (2 * half * (1 - 1 / local)) if local > 1 else math.inf
+            rate = max(rate, min(chain, rail / half))
     x = nbytes * both * (n - 1) / n / rate
     return k["latency_scale"] * min(ring, tree) + x + 2 * math.sqrt(x * tau)
 
@@ -295,6 +365,15 @@ PUBLISHED = [
 def test_published_bus_bandwidth(topology, nodes, ranks, operation, algorithm, nbytes, published, tolerance, source):
     took = collective_time(load_topology(topology, nodes=nodes), operation, range(ranks), nbytes, algorithm)
     assert factor(operation, ranks) * nbytes / took / 1e9 == pytest.approx(published, rel=tolerance), source
+
+
+def test_published_all_reduce_over_two_nodes_on_half_the_nics():
+    """4 NICs of 100 Gb/s per node (here 8 of half the rate) carry 78.3 GB/s: a ring would need more than their 50."""
+    cluster = load_topology("dgx_a100", nodes=2, overrides={"nic_bandwidth": "50Gbps"})
+    took = {a: collective_time(cluster, "all_reduce", range(16), 2 * GIB, a) for a in ("auto", "ring")}
+    rate = {a: factor("all_reduce", 16) * 2 * GIB / seconds / 1e9 for a, seconds in took.items()}
+    assert rate["auto"] == pytest.approx(78.3, rel=0.07)  # aws-samples/awsome-distributed-training, 2x p4de
+    assert rate["ring"] < 50
 
 
 def test_a_cube_mesh_uses_all_links_of_a_gpu():

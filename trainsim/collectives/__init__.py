@@ -50,7 +50,7 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Placement:
+class PlacedGroups:
     """Groups as they lie in the machine; a *segment* is the part of a group inside one NVLink or PCIe domain.
 
     ``members`` [groups, size] has the ranks sorted by domain. Segments are numbered by group, then domain:
@@ -90,15 +90,17 @@ def joined(parts: Sequence[Edges]) -> Edges:
 class Algorithm:
     """``edges(operation, placement)`` is the traffic; ``latency`` and ``ramp`` are seconds per group.
 
-    ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words.
+    ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words. ``automatic`` says which
+    of these a library would give it by itself (None: all): only those are weighed by ``auto``.
     """
 
     operations: tuple[str, ...]
-    edges: Callable[[str, Placement], Edges]
-    latency: Callable[[str, Placement], Floats]
-    ramp: Callable[[str, Placement], Floats]
-    fits: Callable[[Placement], Bools] | None = None
+    edges: Callable[[str, PlacedGroups], Edges]
+    latency: Callable[[str, PlacedGroups], Floats]
+    ramp: Callable[[str, PlacedGroups], Floats]
+    fits: Callable[[PlacedGroups], Bools] | None = None
     needs: str = ""
+    automatic: Callable[[str, PlacedGroups], Bools] | None = None
 
 
 algorithms: Registry[Algorithm] = Registry("collective algorithm", __name__)

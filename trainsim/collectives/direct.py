@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Edges, Placement, algorithms
+from trainsim.collectives import Algorithm, Edges, PlacedGroups, algorithms
 from trainsim.collectives.latency import least_latency, ramp
 
 MOST_PAIRS = 1 << 18
 """Pairs that are laid out one by one; of more, every rank sends to so many others at evenly spread distances."""
 
 
-def direct_edges(operation: str, placement: Placement) -> Edges:
+def direct_edges(operation: str, placement: PlacedGroups) -> Edges:
     """All ordered pairs of a group, an equal part each; on the network only the pairs that cross it count.
 
     Of very large groups a sample of the pairs stands for all: each rank sends and receives as much as ever.

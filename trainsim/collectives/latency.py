@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.collectives import Floats, Placement
+from trainsim.collectives import Floats, PlacedGroups
 
 
-def ring_latency(operation: str, placement: Placement) -> Floats:
+def ring_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 of a ring: every byte goes round all ranks, twice in an all-reduce. Seconds per group."""
     constants = placement.machine.constants
     steps = (2 if operation == "all_reduce" else 1) * (placement.ranks - 1)
@@ -28,7 +28,7 @@ def ring_latency(operation: str, placement: Placement) -> Floats:
     return _scaled(placement, seconds + constants["ring_network_step"] * hops)
 
 
-def tree_latency(operation: str, placement: Placement) -> Floats:
+def tree_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 of a tree: a chain inside a domain, and as many hops as a binary tree of the domains is deep."""
     constants = placement.machine.constants
     seconds = constants["tree_step"] * (placement.local - 1) + constants["network_hop"] * np.log2(placement.domains)
@@ -36,12 +36,12 @@ def tree_latency(operation: str, placement: Placement) -> Floats:
     return _scaled(placement, constants["tree_base"] + 2.0 * seconds + alone)
 
 
-def least_latency(operation: str, placement: Placement) -> Floats:
+def least_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 where the library picks ring or tree (PAT for a gather or a scatter) by size, as NCCL does for small ones."""
     return np.minimum(ring_latency(operation, placement), tree_latency(operation, placement))
 
 
-def ramp(operation: str, placement: Placement) -> Floats:
+def ramp(operation: str, placement: PlacedGroups) -> Floats:
     """tau: the pipeline of chunks fills more slowly the longer it is. Seconds per group."""
     constants = placement.machine.constants
     gathers = operation in ("all_gather", "reduce_scatter")
@@ -53,14 +53,14 @@ def ramp(operation: str, placement: Placement) -> Floats:
     return np.asarray(domain + np.where(far, constants["ramp_network"] * depth, 0.0))
 
 
-def nvls_ramp(operation: str, placement: Placement) -> Floats:
+def nvls_ramp(operation: str, placement: PlacedGroups) -> Floats:
     """tau where the switch reduces: nearly that of few ranks, however many there are."""
     constants = placement.machine.constants
     beyond = np.maximum(placement.local - constants["ramp_gpus"], 0.0)
     return np.asarray(constants["nvls_ramp"] * (1.0 + constants["nvls_ramp_growth"] * beyond))
 
 
-def _scaled(placement: Placement, seconds: npt.ArrayLike) -> Floats:
+def _scaled(placement: PlacedGroups, seconds: npt.ArrayLike) -> Floats:
     if placement.ranks == 1:
         return np.zeros(len(placement.members))
     return np.asarray(seconds, np.float64) * placement.machine.constants["latency_scale"]

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, Placement, algorithms, joined
+from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, PlacedGroups, algorithms, joined
 from trainsim.collectives.latency import ramp, ring_latency
 
 _NONE = np.zeros(0, np.int64)
 _NOBODY = Edges(_NONE, _NONE, _NONE, np.zeros(0))
 
 
-def ring_edges(operation: str, placement: Placement) -> Edges:
+def ring_edges(operation: str, placement: PlacedGroups) -> Edges:
     """Closed rings inside the domains of a group, and a rail per rank between them."""
     return joined([in_domains(placement), between_domains(placement)])
 
 
-def in_domains(placement: Placement, share: Floats | float = 1.0) -> Edges:
+def in_domains(placement: PlacedGroups, share: Floats | float = 1.0) -> Edges:
     """Each rank to the next one of its group in the domain, the last to the first; alone, to nobody.
 
     *share* is that of each segment. Without a switch, along the machine's own rings, each with its part of it.
@@ -39,14 +39,14 @@ def in_domains(placement: Placement, share: Floats | float = 1.0) -> Edges:
     return joined([_NOBODY, *parts])
 
 
-def _around(placement: Placement, segments: Ints, order: Ints, share: Floats) -> Edges:
+def _around(placement: PlacedGroups, segments: Ints, order: Ints, share: Floats) -> Edges:
     flat = placement.members.ravel()
     src = flat[placement.first[segments][:, None] + order]
     group = np.repeat(placement.group[segments], len(order))
     return Edges(group, src.ravel(), np.roll(src, -1, axis=1).ravel(), np.repeat(share, len(order)))
 
 
-def _orders(placement: Placement, segment: Ints) -> Iterator[tuple[Ints, float]]:
+def _orders(placement: PlacedGroups, segment: Ints) -> Iterator[tuple[Ints, float]]:
     """(Places within the segment in ring order, part of the bytes) of each ring."""
     first = placement.first[segment]
     members = placement.members.ravel()[first : first + placement.size[segment]]
@@ -54,7 +54,7 @@ def _orders(placement: Placement, segment: Ints) -> Iterator[tuple[Ints, float]]
         yield np.searchsorted(members, ring), share
 
 
-def _alike(placement: Placement, segments: Ints) -> Iterator[Ints]:
+def _alike(placement: PlacedGroups, segments: Ints) -> Iterator[Ints]:
     """Segments of one size, by which GPUs of a domain they have."""
     first, size = placement.first[segments], placement.size[segments[0]]
     places = placement.members.ravel()[first[:, None] + np.arange(size)] % placement.machine.gpus_per_node
@@ -66,7 +66,7 @@ def _alike(placement: Placement, segments: Ints) -> Iterator[Ints]:
         yield segments[kind.ravel() == k]
 
 
-def between_domains(placement: Placement) -> Edges:
+def between_domains(placement: PlacedGroups) -> Edges:
     """Rail c of each domain to rail c of the group's next domain, the last to the first; one part in ``local`` each.
 
     A domain with fewer ranks than ``local`` carries several channels on one of them.
@@ -76,7 +76,7 @@ def between_domains(placement: Placement) -> Edges:
     return rails(placement, segments, after[segments])
 
 
-def next_in_group(placement: Placement) -> Ints:
+def next_in_group(placement: PlacedGroups) -> Ints:
     """For each segment the group's next one, the first after the last."""
     after = np.arange(1, len(placement.group) + 1)
     begins = np.flatnonzero(np.diff(placement.group, prepend=-1))
@@ -85,7 +85,7 @@ def next_in_group(placement: Placement) -> Ints:
     return after
 
 
-def rails(placement: Placement, source: Ints, target: Ints, share: Floats | float = 1.0) -> Edges:
+def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | float = 1.0) -> Edges:
     """Edges from segments *source* to segments *target*: one per channel, with *share* split over the channels."""
     flat = placement.members.ravel()
     channels = placement.local[placement.group[source]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Edges, Ints, Placement, algorithms, joined
+from trainsim.collectives import Algorithm, Bools, Edges, Ints, PlacedGroups, algorithms, joined
 from trainsim.collectives.latency import ramp, tree_latency
 from trainsim.collectives.ring import in_domains, rails
 
@@ -26,9 +26,14 @@ def parents(nodes: int) -> Ints:
     return up
 
 
-def tree_edges(operation: str, placement: Placement) -> Edges:
-    """Up the trees to add, down again to give away: both in an all-reduce, only down in a broadcast."""
-    down = placement.ranks / max(placement.ranks - 1, 1) / 2.0 if operation == "all_reduce" else 1.0
+def tree_edges(operation: str, placement: PlacedGroups) -> Edges:
+    """Up the trees to add, down again to give away: both in an all-reduce, only down in a broadcast.
+
+    Over two nodes each NIC carries half of what a ring would put on it. ``tree_rate`` is the part of the links' rate
+    that an all-reduce reaches on a tree, over that on a ring.
+    """
+    rate = placement.machine.constants["tree_rate"]
+    down = placement.ranks / max(placement.ranks - 1, 1) / 2.0 / rate if operation == "all_reduce" else 1.0
     parts = [_chains(placement, operation, down)]
     child, parent = _tree_pairs(placement)
     parts.append(rails(placement, parent, child, down / 2.0))
@@ -37,7 +42,7 @@ def tree_edges(operation: str, placement: Placement) -> Edges:
     return joined(parts)
 
 
-def _chains(placement: Placement, operation: str, down: float) -> Edges:
+def _chains(placement: PlacedGroups, operation: str, down: float) -> Edges:
     """Chains in the domains, with a root on every rank in turn (one per channel): a neighbour misses one channel."""
     forward = in_domains(placement, down * (1.0 - 1.0 / placement.size))
     if operation == "broadcast":
@@ -45,7 +50,7 @@ def _chains(placement: Placement, operation: str, down: float) -> Edges:
     return joined([forward, Edges(forward.group, forward.dst, forward.src, forward.share)])
 
 
-def _tree_pairs(placement: Placement) -> tuple[Ints, Ints]:
+def _tree_pairs(placement: PlacedGroups) -> tuple[Ints, Ints]:
     """(Child, parent) segments of both trees of every group."""
     begins = np.flatnonzero(np.diff(placement.group, prepend=-1))
     children, above = [], []
@@ -61,6 +66,21 @@ def _tree_pairs(placement: Placement) -> tuple[Ints, Ints]:
     return np.concatenate(children), np.concatenate(above)
 
 
+def over_two_nodes(operation: str, placement: PlacedGroups) -> Bools:
+    """All-reduces over two nodes, where each NIC carries half.
+
+    NCCL's own estimate for large buffers prefers a ring within a node and over more nodes, and its broadcasts know
+    rings only (src/graph/tuning.cc, 2.30.7).
+    """
+    return np.asarray((placement.domains == 2) & (operation == "all_reduce"))
+
+
 algorithms.register("tree", "Tree")(
-    Algorithm(operations=("all_reduce", "broadcast"), edges=tree_edges, latency=tree_latency, ramp=ramp)
+    Algorithm(
+        operations=("all_reduce", "broadcast"),
+        edges=tree_edges,
+        latency=tree_latency,
+        ramp=ramp,
+        automatic=over_two_nodes,
+    )
 )

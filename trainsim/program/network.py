@@ -10,7 +10,8 @@ from math import prod
 import numpy as np
 
 from trainsim.collectives.offload import offload_pattern
-from trainsim.collectives.pattern import instant, latency_only, message_pattern, pattern
+from trainsim.collectives.pattern import latency_only, message_pattern, pattern
+from trainsim.collectives.traffic import instant
 from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.collectives import Bools, Ints, Machine, Placement
+from trainsim.collectives import Bools, Ints, Machine, PlacedGroups
 from trainsim.errors import InvalidPlan
 
 
-def place(machine: Machine, members: Ints) -> Placement:
+def place(machine: Machine, members: Ints) -> PlacedGroups:
     """The groups *members* [groups, size] on *machine*; the order in which members are given does not matter.
 
     Raises InvalidPlan for a rank that the machine does not have or that is twice in a group.
@@ -27,12 +27,12 @@ def place(machine: Machine, members: Ints) -> Placement:
     return _segments(machine, members, starts)
 
 
-def _segments(machine: Machine, members: Ints, starts: Bools) -> Placement:
+def _segments(machine: Machine, members: Ints, starts: Bools) -> PlacedGroups:
     first = np.flatnonzero(starts.ravel())
     size = np.diff(first, append=members.size)
     group = first // members.shape[1]
     of_group = np.flatnonzero(np.diff(group, prepend=-1))
-    return Placement(
+    return PlacedGroups(
         machine=machine,
         members=members,
         group=group,

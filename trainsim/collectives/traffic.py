@@ -1,0 +1,88 @@
+"""
+From traffic to a Pattern: how fast a group's bytes go at most, and what part of each link they take meanwhile.
+
+A group goes as fast as its most loaded link lets it. Links that groups share are not split here: each group gets
+the speed that it has alone, and the engine shares links between whoever is at work. A group with 2 of a node's 8
+GPUs has the network rails of those two; where two GPUs have one NIC, it has that whole NIC until the other group
+of that NIC comes along.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trainsim.collectives import Algorithm, Edges, Floats, Ints, Machine, PlacedGroups, factor
+from trainsim.contracts.system import Pattern
+
+
+def carried(placement: PlacedGroups, operation: str, algorithm: Algorithm, rates: Rates) -> Pattern:
+    """How *algorithm* carries out *operation* over all groups."""
+    return from_edges(
+        rates,
+        algorithm.edges(operation, placement),
+        np.full(len(placement.members), factor(operation, placement.ranks)),
+        latency=algorithm.latency(operation, placement),
+        ramp=algorithm.ramp(operation, placement),
+    )
+
+
+def from_edges(rates: Rates, edges: Edges, volume: Floats, *, latency: Floats, ramp: Floats) -> Pattern:
+    """The pattern of some traffic: shares of *edges* are parts of ``volume``, bytes per byte of the buffer."""
+    group, link, load = loads(rates.machine, edges)
+    rate = rates.of(link)
+    fastest = np.ones(len(volume))
+    if len(group):
+        begins = np.flatnonzero(np.diff(group, prepend=-1))
+        fastest[group[begins]] = np.minimum.reduceat(rate / load, begins)
+    return Pattern(
+        factor=volume,
+        bandwidth=fastest,
+        latency=latency,
+        ramp=ramp,
+        use_group=group,
+        use_resource=link,
+        use_amount=load * fastest[group] / rate,
+        use_hold=np.zeros(len(group), bool),
+    )
+
+
+def instant(groups: int) -> Pattern:
+    """What takes no time and no link, for *groups* groups."""
+    zero, none = np.zeros(groups), np.zeros(0, np.int64)
+    return Pattern(
+        factor=zero,
+        bandwidth=np.ones_like(zero),
+        latency=zero,
+        ramp=zero,
+        use_group=none,
+        use_resource=none,
+        use_amount=np.zeros(0),
+        use_hold=np.zeros(0, bool),
+    )
+
+
+class Rates(NamedTuple):
+    """Bytes/s reached of links: *efficiency* counts on those of the network, so does *gain*, up to the line rate."""
+
+    machine: Machine
+    efficiency: float
+    bandwidth: Floats | None = None
+    gain: float = 1.0
+
+    def of(self, links: Ints) -> Floats:
+        """The rates of some links; those of the whole machine would be many."""
+        own = np.asarray(self.machine.bandwidth if self.bandwidth is None else self.bandwidth)[links]
+        line = np.maximum(own, np.asarray(self.machine.line_rate)[links])
+        network = np.minimum(own * self.gain, line) * self.efficiency
+        return np.where(np.asarray(self.machine.is_network)[links], network, own)
+
+
+def loads(machine: Machine, edges: Edges) -> tuple[Ints, Ints, Floats]:
+    """(Group, link, bytes on the link per byte of ``factor * S``), sorted by group and link, each pair once."""
+    pair, link = machine.routes(edges.src, edges.dst)
+    links = len(machine.bandwidth)
+    key, place_of = np.unique(edges.group[pair] * links + link, return_inverse=True)
+    load: Floats = np.bincount(place_of.ravel(), weights=edges.share[pair], minlength=len(key)).astype(np.float64)
+    return key // links, key % links, load
