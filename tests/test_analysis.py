@@ -139,7 +139,7 @@ def test_traffic_of_the_mean_rank():
     lanes = lanes_of(shape)
     book = ledger(lanes)
     traffic = communication(
-        lanes, breakdown(lanes, book), waiting(lanes, book), lambda name: (2, 0.5 if name == REPLICAS else 0.0)
+        lanes, breakdown(lanes, book), waiting(lanes, book), lambda peers, _: (2, 0.5 if peers == REPLICAS else 0.0)
     )
     assert traffic["tp"].operations == 4 * 2 * 2
     assert traffic["tp"].bytes_per_rank == pytest.approx(16 * 1e6)  # two ranks: 2 (n - 1) / n = 1
@@ -153,7 +153,7 @@ def test_what_is_exposed_is_an_operation_or_waiting_for_a_peer(lanes):
     book = ledger(lanes)
     late = waiting(lanes, book)
     parts = breakdown(lanes, book)
-    for kind, traffic in communication(lanes, parts, late, lambda name: (2, 0.0)).items():
+    for kind, traffic in communication(lanes, parts, late, lambda *_: (2, 0.0)).items():
         ends = 2 if kind == "pp" else 1
         assert 0 <= traffic.exposed_s <= ends * traffic.time_s + traffic.waiting_s + 1e-9, kind
     for part, seconds in late.items():

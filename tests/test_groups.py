@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from tests.jobs import small
+from trainsim.analysis.hops import Hops
+from trainsim.collectives import algorithms
+from trainsim.collectives.place import place
 from trainsim.contracts.groups import (
     ALL_AXES,
     ALONE,
@@ -136,3 +139,19 @@ def test_collectives_beside_the_compute_chain_take_a_part_of_the_gpu() -> None:
     for peers, communicator in system.communicators.items():
         for p in communicator.patterns.values():
             assert bool((p.use_resource >= job.cluster.links).any()) == beside[peers]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: str(list(layout.values())))
+@pytest.mark.parametrize("operation", ["all_to_all", "all_gather"])
+@pytest.mark.parametrize("group", [REPLICAS, TENSOR, STAGES, REPLICAS.only(Across(2))], ids=str)
+def test_bytes_between_nodes_are_those_of_the_traffic(layout: dict[str, Any], operation: str, group: Group) -> None:
+    """Counted edge by edge over the algorithm's traffic, not from the layout of ranks."""
+    made = network(**layout)
+    cluster, members = made.job.cluster, made.members(group)
+    name = "direct" if operation == "all_to_all" else "ring"
+    size, crossing = Hops(cluster, made)(group, operation)
+    assert size == members.shape[1] == made.size(group)
+    if size > 1:
+        edges = algorithms[name].edges(operation, place(cluster, members))
+        between = edges.share[edges.src // 8 != edges.dst // 8].sum()
+        assert crossing == pytest.approx(between / members.size)

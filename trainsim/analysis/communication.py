@@ -23,8 +23,8 @@ COPIES = ("host_out", "host_in", "nvme_read", "nvme_write")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """One kind of communication, of the mean rank in one step: bytes sent, the part of them that leaves the node (ring
-    order), and the number of collectives and of messages sent.
+    """One kind of communication, of the mean rank in one step: bytes sent, the part of them that leaves the
+    node (on a ring, or in an all-to-all), and the number of collectives and of messages sent.
 
     ``time_s`` is the time of the collectives in which it takes part and of the messages that it sends, ``waiting_s``
     what it waited for late peers before they could begin, ``exposed_s`` what no computation hides of the two:
@@ -40,9 +40,10 @@ class Traffic:
 
 
 class Groups(Protocol):
-    """Who talks to whom: for a communicator, ranks per group and the part of the hops that leaves a node."""
+    """Who talks to whom: for an operation of a communicator, ranks per group and the part of what they send that leaves
+    a node."""
 
-    def __call__(self, communicator: Peers) -> tuple[int, float]: ...
+    def __call__(self, communicator: Peers, operation: str) -> tuple[int, float]: ...
 
 
 def communication(
@@ -89,7 +90,7 @@ def _operations(lanes: Lanes, groups: Groups) -> Counter[tuple[str, float, float
 
 def _sent(payload: Payload, groups: Groups) -> tuple[float, float]:
     """(Bytes that each rank sends, part of them between nodes)."""
-    size, crossing = groups(payload.communicator)
+    size, crossing = groups(payload.communicator, payload.operation)
     if payload.operation in COPIES or payload.operation == SEND:
         return payload.nbytes, crossing
     return payload.nbytes * WIRE.get(payload.operation, 1.0) * (size - 1) / max(size, 1), crossing
