@@ -163,3 +163,16 @@ def test_what_never_shares_has_no_marks(name):
     trace = run(fold(pruned))
     if not any(len(p.use_group) for c in pruned.communicators.values() for p in c.patterns.values()):
         assert not any(record.marks for record in trace.records)
+
+
+@pytest.mark.parametrize("column", ["factor", "bandwidth", "latency", "ramp"])
+def test_groups_that_differ_in_one_constant_are_told_apart(column):
+    meet = Meet("m", "tp", TENSOR, "all_reduce", 1e6)
+    group = rings(Hardware(ranks=4), np.array([[0, 1], [2, 3]]))
+    alike = compute_only({"compute": [*kernels([1.0]), meet]}, {TENSOR: group}, ranks=4)
+    assert fold(alike).classes == 1
+    usual = group.patterns["all_reduce"]
+    other = replace(usual, **{column: getattr(usual, column) * [1.0, 2.0] + [0.0, 1e-6]})
+    odd = replace(alike, communicators={TENSOR: replace(group, patterns={"all_reduce": other})})
+    assert fold(odd).classes == 2
+    assert [one.group for one in fold(odd).groups] == [0, 1]
