@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trainsim.analysis.expectation as closed_form
+from tests.jobs import small
 from tests.traces import Shape, pipeline
 from trainsim.analysis.breakdown import breakdown, ledger, waiting
 from trainsim.analysis.bubble import bubble
@@ -13,6 +14,7 @@ from trainsim.analysis.expectation import Expectation, Phase, expectation
 from trainsim.analysis.kinds import PARTS
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import memory
+from trainsim.analysis.throughput import throughput
 from trainsim.contracts.groups import REPLICAS
 
 SHAPES = [
@@ -201,3 +203,14 @@ def test_causes_are_named_that_are_there():
         "node 3's kernels take 10.0% longer"
     ]
     assert list(closed_form.Facts().of_passes(1.0)) == list(closed_form.Facts().of_the_end()) == []
+
+
+@pytest.mark.parametrize("attention", ["eager", "flash2"])
+def test_selective_recomputation_repeats_the_scores_of_unfused_attention_only(attention):
+    """HFU counts what is computed again: two products over the square of the sequence, where they were kept at all."""
+    job = small(training__recompute="selective", training__attention=attention)
+    rates = throughput(job, step=1.0)
+    model, batch = job.model, job.training.global_batch
+    scores = model.layers * 4 * batch * job.training.sequence_length**2 * model.kind.query_width
+    again = scores if attention == "eager" else 0
+    assert (rates.hardware_flops_per_gpu - rates.model_flops_per_gpu) * job.cluster.ranks == pytest.approx(again)

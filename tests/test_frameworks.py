@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.jobs import small
 from trainsim.errors import UnknownName
 from trainsim.frameworks import Framework, framework_names, load_framework
 from trainsim.hardware.gpu import load_gpu
+from trainsim.program.lower import lower
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import rules
 
@@ -45,3 +47,26 @@ def test_a_base_is_a_base() -> None:
 def test_unknown_profile_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'megatron-core'"):
         load_framework("megatron-cor")
+
+
+@pytest.mark.parametrize(
+    ("framework", "rows"),
+    [
+        *((name, 50257) for name in ("neutral", "transformers", "pytorch-fsdp2", "deepspeed", "torchtitan")),
+        *((name, 50304) for name in ("megatron-core", "megatron-deepspeed-2022", "nemo", "oneflow")),
+    ],
+)
+def test_padding_of_the_vocabulary_is_the_frameworks(framework: str, rows: int) -> None:
+    """Hugging Face's GPT-2 has the parameters of its checkpoint; Megatron-LM pads to a multiple of 128 x tp."""
+    one = {"cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1}, "training__global_batch": 1}
+    job = small(model="gpt2", parallel__tp=1, parallel__pp=1, framework=framework, sharding__strategy="ddp", **one)
+    assert job.padded_vocab == rows
+    assert lower(job).system.programs[0].parameters == 124_439_808 + (rows - 50257) * 768
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_tensor_parallelism_cuts_whatever_vocabulary(name: str) -> None:
+    job = small(model__vocab=50257, parallel__tp=8, parallel__pp=1, framework=name, model__heads=16)
+    multiple = 8 * load_framework(name).kernels.vocab_multiple
+    assert job.padded_vocab % multiple == 0
+    assert 0 <= job.padded_vocab - 50257 < multiple

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
+from trainsim.frameworks import load_framework
 from trainsim.models.counts import megatron_flops, parameters_per_rank
 from trainsim.models.known import family_names, model_names
-from trainsim.models.layer_kind import layer_parameters_per_rank
+from trainsim.models.layer_kind import GATED, layer_parameters_per_rank
+from trainsim.models.layers import Shape, layer_operations, style_of
 from trainsim.models.transformer import (
     Transformer,
     load_model,
@@ -193,6 +195,16 @@ VALUES = st.one_of(
     st.lists(st.integers(), max_size=2),
 )
 KEYS = st.sampled_from([*Transformer.__dataclass_fields__, "moe", "encoder_layers", "typo", "source"])
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_the_activation_that_is_shown_is_the_one_that_runs(name: str) -> None:
+    model = load_model(name)
+    style = style_of(load_framework("neutral"))
+    shape = Shape(micro_batch=1, sequence_length=128, tp=1, padded_vocab=model.vocab)
+    shown, names = model.to_dict()["activation"], [o.name for o in layer_operations(model.kind, shape, style)]
+    assert (GATED[shown] if model.gated_mlp else shown.removesuffix("_tanh")) in names
+    assert (shown == "silu") == (model.gated_mlp and model.family != "gemma"), "SwiGLU, and Gemma's GeGLU"
 
 
 @given(st.dictionaries(KEYS, VALUES))

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import run_small, same_spans, small
+from trainsim.analysis.kinds import PARTS, TITLES
 from trainsim.contracts.groups import REPLICAS, WORLD, Messages
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Program, Send, Signal, Task, Template, Wait
 from trainsim.contracts.job import Job, Pipeline
@@ -387,3 +388,13 @@ def test_a_schedule_from_a_file_runs_like_the_schedule_itself(tmp_path: Path) ->
     assert same_spans(simulate(ours).trace, simulate(file).trace)
     with pytest.raises(InvalidPlan, match=r"is an order for pp = 4, not 2"):
         small(pipeline__schedule=str(path), parallel__pp=2)
+
+
+def test_copies_of_sharded_parameters_are_called_copies() -> None:
+    """What FSDP2 copies out of and into its buffers is neither the host's work nor the rest."""
+    job = small(framework="pytorch-fsdp2", sharding__strategy="fsdp", parallel__tp=1, parallel__pp=1)
+    tasks = lower(job).system.programs[0].chains["compute"]
+    copies = {i.kind for t in tasks for i in t.template.instructions if isinstance(i, Kernel) and i.name == "copy"}
+    assert copies == {"copy"}
+    assert "copy" in PARTS["other"]
+    assert "copies" in TITLES["other"]

@@ -141,7 +141,7 @@ def test_a_model_file_beside_the_scenario_is_found(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text("name: tiny\nfamily: llama\nlayers: 4\nhidden: 256\nheads: 4\nvocab: 1000\n")
     (tmp_path / "s.yaml").write_text("model: tiny.yaml\ncluster: {topology: dgx_a100, nodes: 1}\n")
     job = Scenario.load(tmp_path / "s.yaml").resolve()
-    assert (job.model.name, job.model.layers, job.padded_vocab) == ("tiny", 4, 1024)
+    assert (job.model.name, job.model.layers, job.padded_vocab) == ("tiny", 4, 1000)
 
 
 def test_topology_fields_can_be_overridden() -> None:

@@ -30,7 +30,7 @@ PARTS = {
     "offload": ("offload",),
     "optimizer": ("optimizer",),
     "bubble": (),
-    "other": ("host", "delay", "other"),
+    "other": ("host", "copy", "delay", "other"),
 }
 """The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one
 holds."""
@@ -48,7 +48,7 @@ TITLES = {
     "offload": "offload to host or disk",
     "optimizer": "optimizer",
     "bubble": "waiting for other stages",
-    "other": "host, delays, the rest",
+    "other": "host, copies of parameters and gradients, delays",
 }
 """What each row of a breakdown is, for people."""
 

@@ -22,6 +22,7 @@ KINDS = (
     "recompute",
     "optimizer",
     "host",
+    "copy",
     "delay",
     "tp",
     "cp",

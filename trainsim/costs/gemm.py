@@ -43,15 +43,18 @@ def product_peak(gpu: GPU, precision: str) -> float:
 
 
 def _compute(work: Gemm, constants: GemmConstants, per_sm: float, sms: int) -> tuple[float, float]:
-    """(waves, seconds) of the fastest tile."""
-    m, n, k = work.m, work.n, work.k
-    sharp, depth = constants.wave_sharpness, 2.0 * (k + constants.fill) / per_sm
+    """(waves, seconds) of the fastest tile.
+
+    Where tiles of a weight gradient leave SMs without work, several blocks share the depth of each (split-k).
+    """
+    m, n, k, sharp = work.m, work.n, work.k, constants.wave_sharpness
     split = min(constants.split_k, k / constants.split_k_depth) if work.role == "weight" else 1.0
     best, best_waves = float("inf"), 0.0
     for tile_m, tile_n, efficiency in constants.tiles:
         waves = -(-m // tile_m) * -(-n // tile_n) * work.batch / sms
-        if waves < 1.0 and split > 1.0:
-            waves = min(1.0, waves * split)
+        parts = min(split, 1.0 / waves) if waves < 1.0 and split > 1.0 else 1.0
+        waves *= parts
+        depth = 2.0 * (k / parts + constants.fill) / per_sm
         rounds = (1 - sharp) * ceil(waves) + sharp * max(waves, 1.0)
         seconds = rounds * tile_m * tile_n * depth / efficiency
         if seconds < best:

@@ -32,6 +32,7 @@ class KernelProfile:
     causal_skip: bool  # the attention kernel skips the masked half
     dropout: bool
     bias_kernels: bool  # bias gradients are kernels of their own
+    vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
     fused_pointwise: bool  # bias + GELU and bias + dropout + add are one kernel each
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float

@@ -17,7 +17,9 @@ from trainsim.models.sizes import MOST_LAYERS, check_size, check_switch, divisor
 DEFAULT = "default"
 """The kind with the model's own sizes."""
 SIZES = ("heads", "kv_heads", "head_dim", "ffn_hidden")
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu"}
+"""What the product of two halves is called, by the activation of the first."""
+ACTIVATIONS = tuple(GATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class LayerKind:
     positions: str
     norm: str
     biases: str
-    activation: str = "gelu"
+    activation: str
     dropout: bool = False
     lora: Lora | None = None
 
@@ -157,6 +159,11 @@ def check_kind(model: str, kind: LayerKind) -> None:
     check_switch(model, "gated_mlp", kind.gated_mlp)
     if kind.activation not in ACTIVATIONS:
         raise UnknownName("kind of activation", str(kind.activation), ACTIVATIONS)
+    if kind.activation == "silu" and not kind.gated_mlp:
+        raise InvalidPlan(
+            f"model {model!r}: silu is simulated in gated MLPs only; give activation gelu, gelu_tanh or relu, or "
+            "gated_mlp: true"
+        )
     if kind.heads % kind.kv_heads:
         raise InvalidPlan(
             f"model {model!r}: {kind.heads} heads do not divide by kv_heads={kind.kv_heads}; "

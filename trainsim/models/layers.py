@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from trainsim.models.counts import megatron_flops, parameters_per_rank
-from trainsim.models.layer_kind import LayerKind
+from trainsim.models.layer_kind import GATED, LayerKind
 from trainsim.models.lora import adapted
 from trainsim.models.operations import Attention, Gemm, MemoryBound, Operation, Work
 from trainsim.models.recompute import selective
@@ -201,21 +201,22 @@ class _Operations:
         )
 
     def activation(self) -> Operation:
-        """GELU (with its bias, if fused) or the gated product of two halves."""
+        """GELU or ReLU (with its bias, if fused) or the gated product of two halves."""
         elements = float(self.shape.tokens * self.ffn_width)
         if self.kind.gated_mlp:
+            name = GATED[self.kind.activation]
             return Operation(
-                name="swiglu",
-                forward=(self.moves("swiglu", "elementwise", 6 * elements),),
-                input_gradient=(self.moves("swiglu", "elementwise", 10 * elements),),
+                name=name,
+                forward=(self.moves(name, "elementwise", 6 * elements),),
+                input_gradient=(self.moves(name, "elementwise", 10 * elements),),
                 saved=self.kept("gated", elements),
                 transient=self.working(3 * elements),
             )
-        moved = 4 if self.style.fused_pointwise else 6
+        moved, name = (4 if self.style.fused_pointwise else 6), self.kind.activation.removesuffix("_tanh")
         return Operation(
-            name="gelu",
-            forward=(self.moves("gelu", "gelu", moved * elements),),
-            input_gradient=(self.moves("gelu", "gelu_backward", 6 * elements),),
+            name=name,
+            forward=(self.moves(name, "gelu", moved * elements),),
+            input_gradient=(self.moves(name, "gelu_backward", 6 * elements),),
             saved=self.kept(self.kind.activation, elements),
             transient=self.working(2 * elements),
         )

@@ -71,7 +71,7 @@ class Transformer:
     norm: str
     biases: str
     embedding_norm: bool = False  # a norm between embedding and first layer (BLOOM)
-    activation: str = "gelu"  # of an MLP that is not gated
+    activation: str = "gelu"  # of the MLP, or of its first half if gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
     lora: Lora | None = None  # only adapters are trained
     layer_kinds: tuple[tuple[str, Changes], ...] = ()  # names and what they have that the sizes above are not
@@ -214,10 +214,10 @@ def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
 
 
 def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:
-    """The vocabulary rounded up to a multiple of *divisor* x *tp*, as Megatron-LM does it.
+    """The vocabulary rounded up to a multiple of *divisor* x *tp*; Megatron-LM's divisor is 128, PyTorch's is 1.
 
-    >>> padded_vocab(50257, 1), padded_vocab(50257, 8)
-    (50304, 51200)
+    >>> padded_vocab(50257, 1), padded_vocab(50257, 8), padded_vocab(50257, 8, 1)
+    (50304, 51200, 50264)
     """
     multiple = divisor * tp
     return -(-vocab // multiple) * multiple
@@ -285,7 +285,7 @@ def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:
     for key in ("layers", "hidden", "heads"):
         check_size(values["name"], key, values[key])
     hidden, heads = values["hidden"], values["heads"]
-    values.setdefault("kv_heads", heads)
+    values = {"kv_heads": heads, "activation": "silu" if values["gated_mlp"] is True else "gelu"} | values
     if "head_dim" not in values:
         if hidden % heads:
             raise InvalidPlan(

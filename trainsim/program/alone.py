@@ -82,7 +82,7 @@ class _Clock:
 
     def _seconds(self, step: FlightStep, chain: Queue) -> float:
         if step.operation == "traffic":
-            return self.parts.blocks.traffic("copy", step.nbytes, "other").seconds
+            return self.parts.blocks.traffic("copy", step.nbytes, "copy").seconds
         return self.parts.network.crowded_seconds(step.over.on(chain), step.operation, step.nbytes)
 
 

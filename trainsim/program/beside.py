@@ -98,7 +98,7 @@ def _steps(flight: Flight, blocks: Blocks) -> Iterator[Kernel | Meet]:
 
 def _traffic(name: str, step: FlightStep, blocks: Blocks, stream: str) -> Kernel:
     """A copy: on the stream of the collectives it is a part of them."""
-    made = blocks.traffic(name, step.nbytes, "dp" if stream == "dp" else "other")
+    made = blocks.traffic(name, step.nbytes, "dp" if stream == "dp" else "copy")
     return Kernel(made.name, made.kind, made.seconds, made.sm, made.hbm, -1, stream)
 
 

@@ -53,6 +53,7 @@ class Block:
     resident: tuple[tuple[str, float], ...] = ()
     input_gradient: tuple[Piece, ...] = ()
     weight_gradient: tuple[Piece, ...] = ()
+    input_seconds: float = 0.0
     weight_seconds: float = 0.0
     kept: float = 0.0
 
@@ -123,16 +124,18 @@ class Blocks:
         launches: Launches,
     ) -> Block:
         """*block* with its backward in two: input gradients, which others wait for, and weight gradients."""
-        inputs = (*before, *self._input_gradient(operations, again))
+        inputs: tuple[Piece, ...] = (*before, *self._input_gradient(operations, again))
         weights: tuple[Piece, ...] = tuple(self._weight_gradient(operations))
         share = len(weights) / max(1, len(weights) + len(inputs))
         late = Launches(round(launches.kernels * share))
         early = Launches(launches.kernels - late.kernels, launches.seconds)
         weights, weight_seconds = self._launched(weights, late)
+        inputs, input_seconds = self._launched(inputs, early)
         return replace(
             block,
-            input_gradient=self._launched(inputs, early)[0],
+            input_gradient=inputs,
             weight_gradient=weights,
+            input_seconds=input_seconds,
             weight_seconds=weight_seconds,
             kept=sum(o.saved for o in operations if o.weight_gradient),
         )

@@ -24,6 +24,7 @@ from trainsim.models.lora import adapter_tensors, first_layer
 from trainsim.models.matrices import Matrix, Tensors, joined, tensors
 from trainsim.program.blocks import Block, Blocks
 from trainsim.program.network import Network
+from trainsim.program.planning import Costs, PassSeconds, planned_costs
 from trainsim.program.stages import Stage, virtual_stages
 from trainsim.program.states import gradient_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
@@ -49,6 +50,7 @@ class Parts:
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
+    planned_for: Costs | None = None  # the times by which the schedule plans; None: passes of equal length
     _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
     _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
@@ -205,8 +207,23 @@ def work_out(job: Job) -> Parts:
         padded_vocab=job.padded_vocab,
     )
     first = _parts(job, Blocks(job, Network(job)), shape=shape)
+    if facts(job.pipeline.schedule).planned:
+        message = first.network.seconds(Messages("forward", 1), "message", first.message_bytes)
+        first = replace(first, planned_for=planned_costs(job, [_pass_seconds(first, s) for s in first.stages], message))
     later = (_parts(job, first.blocks, shape=replace(shape, context=k * length)) for k in range(1, slices))
     return replace(first, later=tuple(later)) if slices > 1 else first
+
+
+def _pass_seconds(parts: Parts, stage: Stage) -> PassSeconds:
+    """Seconds of the three passes through a virtual stage whose backward is split."""
+    blocks = [*parts.layer_blocks(stage)]
+    blocks += [parts.embedding] if stage.embedding else []
+    blocks += [parts.head] if stage.head else []
+    return PassSeconds(
+        forward=sum(block.forward_seconds for block in blocks),
+        input_gradient=sum(block.input_seconds for block in blocks),
+        weight_gradient=sum(block.weight_seconds for block in blocks),
+    )
 
 
 def _style(job: Job) -> Style:

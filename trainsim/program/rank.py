@@ -66,8 +66,9 @@ class Rank:
         find = items_of if self.parts.blocking else slots_of
         microbatches = job.training.microbatches * (job.steps // self.turns)
         name, pp, chunks, group = pipeline.schedule, job.parallel.pp, pipeline.chunks, pipeline.group
-        found = tuple(find(name, self.rank, pp, microbatches=microbatches, chunks=chunks, group=group))
-        return found if self.parts.vocabulary is None else deeper(found)
+        costs = self.parts.planned_for
+        items = tuple(find(name, self.rank, pp, microbatches=microbatches, chunks=chunks, group=group, costs=costs))
+        return items if self.parts.vocabulary is None else deeper(items)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:

@@ -16,7 +16,7 @@ from trainsim.report.canvas import TALL, Canvas, Note
 from trainsim.report.drawn_ranks import DrawnRank, Looks, PassGroups, name
 from trainsim.report.intervals import NONE, Intervals, seconds_until, union, without
 
-BANDS = ("recompute", "tp", "cp", "ep", "host", "other", "optimizer", "pp", "gather", "dp", "offload", "delay")
+BANDS = ("recompute", "tp", "cp", "ep", "host", "copy", "other", "optimizer", "pp", "gather", "dp", "offload", "delay")
 """Bands of a pass, from its bottom; its own kernels are above them, and above those the time in which it waits."""
 WAITS = ("exposed", "bubble")
 CUT_OUT = ("pp", "gather", "dp", "offload", "optimizer", "delay", *WAITS)

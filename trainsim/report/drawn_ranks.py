@@ -153,7 +153,7 @@ def _looks(labels: tuple[Label, ...]) -> tuple[tuple[str, ...], Ints]:
 
 
 def _look_beside(label: Label, chain: str) -> str:
-    if chain in DATA and label.kind in ("dp", "other"):
+    if chain in DATA and label.kind in ("dp", "copy"):
         return "gather" if label.name.startswith("gather") else "dp"
     return label.kind if chain in DATA or chain not in COLUMN else chain
 

@@ -41,6 +41,7 @@ ORDER = (
     "offload",
     "optimizer",
     "host",
+    "copy",
     "delay",
     "other",
     "chunk",

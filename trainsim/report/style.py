@@ -34,6 +34,7 @@ LOOKS = {
     "offload": Look("#c5b79b", "#5b4d2c", "-----", "offload"),
     "optimizer": Look("#222222", "#ffffff", "", "optimizer"),
     "host": Look("#d9d9d9", "#6b6b6b", "|||||", "host"),
+    "copy": Look("#e3cfa0", "#7a5c1e", "", "copies of parameters and gradients"),
     "delay": Look("#e3342f", "#ffffff", "", "delay (what-if)"),
     "other": Look("#a9a9a9", "#333333", "", "other"),
     "chunk": Look("#00000040", "#000000", "", "later chunk"),

@@ -55,7 +55,9 @@ def resolve(context: Context) -> Resolved:
     job = Job(
         name=spec.name or f"{model.name} on {gpus} {cluster.gpu.name}",
         model=model,
-        padded_vocab=padded_vocab(model.vocab, parallel.tp * (parallel.pp if spreads else 1)),
+        padded_vocab=padded_vocab(
+            model.vocab, parallel.tp * (parallel.pp if spreads else 1), framework.kernels.vocab_multiple
+        ),
         cluster=cluster,
         framework=framework,
         parallel=parallel,
@@ -70,8 +72,9 @@ def resolve(context: Context) -> Resolved:
     check_sharding(context, job)
     note_without_effect(context, job)
     if job.padded_vocab != model.vocab:
-        reason = f"{model.vocab} rounded up to a multiple of 128 x tp {parallel.tp}"
-        reason += f" x pp {parallel.pp}" if spreads else ""
+        rule = framework.kernels.vocab_multiple
+        factors = [str(rule)] * (rule > 1) + [f"tp {parallel.tp}"] + [f"pp {parallel.pp}"] * spreads
+        reason = f"{model.vocab} rounded up to a multiple of {' x '.join(factors)}"
         context.derived("model.padded_vocab", job.padded_vocab, reason)
     return Resolved(job=job, values=written_out(context, job))
 

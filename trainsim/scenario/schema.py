@@ -94,7 +94,7 @@ class ModelSpec(ScenarioSection):
     positions: Literal["learned", "rotary", "alibi", "none"] | None = None
     max_positions: LengthOrNone | None = None
     norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] | None = None
-    activation: Literal["gelu", "gelu_tanh", "relu"] | None = None
+    activation: Literal["silu", "gelu", "gelu_tanh", "relu"] | None = None
     biases: Literal["all", "qkv", "none"] | None = None
     embedding_norm: bool | None = None
     dropout: bool | None = None

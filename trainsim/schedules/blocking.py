@@ -11,7 +11,14 @@ from trainsim.schedules.placement import StagePlacement, place_of
 
 
 def posted(
-    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
+    schedule: str,
+    rank: int,
+    ranks: int,
+    *,
+    microbatches: int,
+    chunks: int = 1,
+    group: int | None = None,
+    costs: Sequence[float] | None = None,
 ) -> list[Item]:
     """Slots and exchanges of *rank* in the schedule called *schedule*, as its framework posts them.
 
@@ -21,7 +28,8 @@ def posted(
     >>> [item if isinstance(item, MessageBatch) else str(item) for item in posted("1f1b", 1, 2, microbatches=1)][:2]
     [MessageBatch(sends=(), receives=(PipelineMessage(work=<Work.F: 'F'>, stage=0, microbatch=0),)), 'F0']
     """
-    order = list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+    times = {} if costs is None else {"costs": costs}
+    order = list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group, **times))
     name = schedules.canonical(schedule)
     if name in mails:
         return list(mails[name](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))

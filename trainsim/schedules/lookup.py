@@ -74,19 +74,35 @@ def check_numbers(schedule: str, ranks: int, *, microbatches: int, chunks: int, 
 
 
 def slots_of(
-    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int, group: int | None = None
+    schedule: str,
+    rank: int,
+    ranks: int,
+    *,
+    microbatches: int,
+    chunks: int,
+    group: int | None = None,
+    costs: Sequence[float] | None = None,
 ) -> Sequence[Slot | Pair]:
-    """What *rank* does, in order."""
+    """What *rank* does, in order, in a schedule that plans by times for these *costs*."""
     if is_file(schedule):
         return order_in(schedule).slots(rank)
-    return list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group))
+    times = {} if costs is None else {"costs": costs}
+    return list(schedules[schedule](rank, ranks, microbatches=microbatches, chunks=chunks, group=group, **times))
 
 
 def items_of(
-    schedule: str, rank: int, ranks: int, *, microbatches: int, chunks: int, group: int | None = None
+    schedule: str,
+    rank: int,
+    ranks: int,
+    *,
+    microbatches: int,
+    chunks: int,
+    group: int | None = None,
+    costs: Sequence[float] | None = None,
 ) -> Sequence[Item]:
     """The same with the exchanges of blocking messages; those of a file are posted as Megatron-LM posts its own."""
     if not is_file(schedule):
-        return posted(schedule, rank, ranks, microbatches=microbatches, chunks=chunks, group=group)
+        numbers = {"microbatches": microbatches, "chunks": chunks}
+        return posted(schedule, rank, ranks, **numbers, group=group, costs=costs)
     links = Links(rank=rank, ranks=ranks, chunks=chunks, placement=facts(schedule).placement)
     return with_messages(order_in(schedule).slots(rank), links)

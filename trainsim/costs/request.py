@@ -1,0 +1,138 @@
+"""
+What a person asks the time of: kinds of kernels with their shapes, each argument checked before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from math import isfinite
+from numbers import Integral
+
+from trainsim.costs.gemm import BYTES
+from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, UnknownName
+from trainsim.hardware.gpu import GPU
+from trainsim.models.operations import Attention, Gemm, MemoryBound, Work
+from trainsim.units import parse_bytes
+
+MOST = 1 << 40
+"""The largest size of a kernel, and of its bytes: far above what any GPU holds."""
+ROLES = ("forward", "input", "weight")
+DIRECTIONS = ("forward", "backward")
+
+
+def work_of(kind: object, gpu: GPU, shape: dict[str, object]) -> Work:
+    """The kernel of a *kind* (gemm, attention, memory_bound) and *shape*.
+
+    Raises a TrainsimError that names the argument, its value and what would do.
+    """
+    if not isinstance(kind, str) or kind not in _MAKERS:
+        raise UnknownName("kind of kernel", str(kind), _MAKERS)
+    if kind == "attention":
+        shape = shape | {"kernel": _kernel(gpu, shape.get("kernel"))}
+    if "kind" in shape and kind == "memory_bound":
+        shape = shape | {"kind": _word("kind of memory-bound kernel", shape["kind"], gpu.kernels.memory_bound)}
+    try:
+        return _MAKERS[kind](**shape)
+    except TypeError as error:
+        raise ScenarioError(f"{kind}: {str(error).replace(f'_{kind}()', 'its shape')}") from None
+
+
+def precision_of(dtype: object) -> str:
+    """A precision that kernels are known in. Raises UnknownName."""
+    return _word("precision", dtype, BYTES)
+
+
+def _gemm(
+    *,
+    m: object,
+    n: object,
+    k: object,
+    batch: object = 1,
+    role: object = "forward",
+    accumulates: object = False,
+) -> Work:
+    given = {"m": m, "n": n, "k": k, "batch": batch}
+    m, n, k, batch = (_size("gemm", key, value) for key, value in given.items())
+    return Gemm("gemm", m, n, k, batch, _word("role of a gemm", role, ROLES), _flag("accumulates", accumulates))
+
+
+def _attention(
+    *,
+    batch: object,
+    heads: object,
+    seq: object,
+    head_dim: object,
+    kv_heads: object = None,
+    causal: object = True,
+    kernel: str,
+    direction: object = "forward",
+) -> Work:
+    given = {"batch": batch, "heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "seq": seq}
+    sizes = {key: _size("attention", key, value) for key, value in (given | {"head_dim": head_dim}).items()}
+    if sizes["heads"] % sizes["kv_heads"]:
+        raise InvalidPlan(
+            f"attention: heads={heads} do not divide by kv_heads={kv_heads}; give one that divides, or leave it out"
+        )
+    return Attention(
+        "attention",
+        kernel,
+        sizes["batch"],
+        sizes["heads"],
+        sizes["kv_heads"],
+        sizes["seq"],
+        sizes["seq"],
+        sizes["head_dim"],
+        _flag("causal", causal),
+        _word("direction of attention", direction, DIRECTIONS),
+    )
+
+
+def _kernel(gpu: GPU, kernel: object) -> str:
+    """A fused kernel with a curve on *gpu*; None: flash2, or what stands in for it there."""
+    constants = gpu.kernels.attention
+    if kernel is None:
+        return "flash2" if "flash2" in constants.curves else constants.fallback
+    if kernel == "eager":
+        raise ScenarioError(
+            "attention: eager is no kernel of its own but two gemms (scores and context, with batch=batch x heads) "
+            "and a memory_bound softmax; ask for those, or give a fused kernel such as flash2"
+        )
+    return _word(f"attention kernel that is known on {gpu.name}", kernel, constants.curves)
+
+
+def _memory_bound(*, kind: str, nbytes: object) -> Work:
+    return MemoryBound(kind, kind, _bytes(nbytes))
+
+
+def _bytes(value: object) -> float:
+    wrong = InvalidPlan(f"memory_bound: nbytes={value!r} is no amount of data; give bytes >= 0, or text such as '1GiB'")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise wrong
+    try:
+        nbytes = parse_bytes(value)
+    except (TrainsimError, ValueError, OverflowError):
+        raise wrong from None
+    if not isfinite(nbytes) or not 0 <= nbytes <= float(MOST) ** 2:
+        raise wrong
+    return nbytes
+
+
+def _size(kind: str, key: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST:
+        raise InvalidPlan(f"{kind}: {key}={value!r} is no size; it must be a whole number from 1 to {MOST}")
+    return int(value)
+
+
+def _flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidPlan(f"{key}={value!r} must be True or False")
+    return value
+
+
+def _word(what: str, value: object, known: Collection[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise UnknownName(what, str(value), known)
+    return value
+
+
+_MAKERS: dict[str, Callable[..., Work]] = {"gemm": _gemm, "attention": _attention, "memory_bound": _memory_bound}

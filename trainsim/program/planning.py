@@ -1,0 +1,53 @@
+"""
+The times by which a schedule plans its order: those of the job's own blocks.
+
+Planners fill waits greedily, so that now and then an order that is planned for other times is the shorter one: the
+order for passes of equal length is tried too, and the one that takes less with the job's times is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trainsim.contracts.job import Job
+from trainsim.schedules import Work, flat
+from trainsim.schedules.lookup import facts, slots_of
+from trainsim.schedules.makespan import makespan
+
+Costs = tuple[float, float, float, float]
+"""Seconds of a forward, an input gradient, a weight gradient and a message."""
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of the three passes through one virtual stage."""
+
+    forward: float
+    input_gradient: float
+    weight_gradient: float
+
+
+def planned_costs(job: Job, stages: Sequence[PassSeconds], message: float) -> Costs | None:
+    """What a planned schedule takes as ``costs`` where its *stages* take so long; None: passes of equal length."""
+    mean = PassSeconds(*(sum(column) / len(stages) for column in zip(*stages, strict=True)))
+    own = (*mean, message)
+    planned, usual = (_seconds(job, stages, message, costs) for costs in (own, None))
+    return own if planned <= usual else None
+
+
+def _seconds(job: Job, stages: Sequence[PassSeconds], message: float, costs: Costs | None) -> float:
+    """Seconds of one step in the order that is planned for *costs*."""
+    column = {Work.F: 0, Work.I: 1, Work.W: 2}
+    pipeline, ranks = job.pipeline, job.parallel.pp
+    numbers = {"microbatches": job.training.microbatches, "chunks": pipeline.chunks}
+    rows = [
+        list(flat(slots_of(pipeline.schedule, rank, ranks, **numbers, group=pipeline.group, costs=costs)))
+        for rank in range(ranks)
+    ]
+    return makespan(
+        rows,
+        lambda stage, work: stages[stage][column[work]],
+        chunks=pipeline.chunks,
+        message=message,
+        placement=facts(pipeline.schedule).placement,
+    )
