@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trainsim.schedules import Slot, Work
-from trainsim.schedules.messages import Links, Message
-from trainsim.schedules.placement import Placement
+from trainsim.schedules.messages import Links, PipelineMessage
+from trainsim.schedules.placement import StagePlacement
 
 
 def makespan(
@@ -15,7 +15,7 @@ def makespan(
     *,
     chunks: int,
     message: float,
-    placement: Placement = Placement.LOOP,
+    placement: StagePlacement = StagePlacement.LOOP,
 ) -> float:
     """Seconds until the last pass of an order that has a row of slots per rank; *seconds* are those of (stage, pass).
 
@@ -26,7 +26,7 @@ def makespan(
     7.0
     """
     links = [Links(rank=rank, ranks=len(rows), chunks=chunks, placement=placement) for rank in range(len(rows))]
-    arrived: dict[Message, float] = {}
+    arrived: dict[PipelineMessage, float] = {}
     position, now = [0] * len(rows), [0.0] * len(rows)
     moved = True
     while moved:
