@@ -14,7 +14,7 @@ from trainsim.errors import NotBuilt
 from trainsim.fold import fold, prune, unfolded
 from trainsim.models.layers import Shape, Style, head_operations, style_of
 from trainsim.models.operations import Gemm
-from trainsim.program.lower import Plan, lower
+from trainsim.program.lower import Lowered, lower
 from trainsim.result.result import Result
 
 SPREAD: dict[str, object] = {"pipeline__vocabulary_parallel": True}
@@ -37,7 +37,7 @@ def _instructions(program: Program, chain: str) -> Iterable[object]:
     return (i for task in program.chains[chain] for i in task.template.instructions)
 
 
-def _works(plan: Plan) -> list[str]:
+def _works(plan: Lowered) -> list[str]:
     tasks = plan.system.programs[-1].chains["compute"]
     return [f"{t.template.work}{t.microbatch}" for t in tasks]
 

@@ -16,7 +16,7 @@ from trainsim.engine import run
 from trainsim.errors import Deadlock
 from trainsim.fold import fold, prune, unfolded
 from trainsim.program.estimate import Estimate, estimate
-from trainsim.program.lower import Plan, lower
+from trainsim.program.lower import Lowered, lower
 from trainsim.program.network import Network
 
 
@@ -25,7 +25,7 @@ class Simulation:
     """A run: the job, its plan, what happened, and the closed-form estimate. ``wall_s`` is real time, seconds."""
 
     job: Job
-    plan: Plan
+    plan: Lowered
     trace: Trace
     estimate: Estimate
     wall_s: float

@@ -2,8 +2,8 @@
 One layer, the embedding and the head as instructions: kernels with their seconds, and tensor-parallel collectives.
 
 A block is worked out once per job and used for every layer. Tensor parallelism puts collectives around its
-operations (Megatron-LM; Korthikanti et al. 2022 for sequence parallelism); what the framework overlaps with a
-weight gradient is kept together as an ``Overlapped`` until a stage cuts it into two chains.
+operations (Megatron-LM; Korthikanti et al. 2022 for sequence parallelism); a collective that runs under kernels is kept
+together with them as an ``Overlapped`` until a stage cuts it into two chains, the second being a lane of its axis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.contracts.groups import TENSOR, Queue
+from trainsim.contracts.groups import TENSOR, Group, Queue
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
@@ -20,13 +20,36 @@ from trainsim.models.operations import MemoryBound, Operation, Work
 from trainsim.program.network import Network
 from trainsim.schedules.lookup import slices_of
 
+IN_LAYERS = ("tp", "cp", "ep")
+"""Kinds of the collectives that belong to the operations of a layer, whichever axis cuts them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overlapped:
-    """A collective that runs on a stream of its own while ``kernels`` run."""
+    """A collective that runs on a chain of its own (its ``lane``) while ``kernels`` run; a pass goes on after both."""
 
     meet: Meet
     kernels: tuple[Kernel, ...]
+
+    @classmethod
+    def of(cls, meet: Meet, kernels: tuple[Kernel, ...]) -> Overlapped:
+        """*meet*, which a pass would wait for, under *kernels*."""
+        return cls(beside(meet), kernels)
+
+
+def beside(meet: Meet) -> Meet:
+    """The same collective on the overlap lane of its group."""
+    assert isinstance(meet.communicator, Group)
+    return replace(meet, communicator=meet.communicator.on(Queue.OVERLAP))
+
+
+def lane(meet: Meet) -> str:
+    """The chain that posts an overlapped collective: one per axis, so that those of two axes need not wait in turn.
+
+    >>> lane(Meet("keys and values", "cp", Group(("cp",)).on(Queue.OVERLAP), "all_gather", 8.0))
+    'cp'
+    """
+    return str(meet.communicator.anywhere)
 
 
 Piece = Kernel | Meet | Overlapped
@@ -219,9 +242,7 @@ class Blocks:
         """The collective under the kernels that do not need it, if the framework overlaps them."""
         if meets and kernels and self.job.training.tp_overlap == "wgrad":
             (meet,) = meets
-            yield Overlapped(
-                Meet(meet.name, "tp", TENSOR.on(Queue.OVERLAP), meet.operation, meet.nbytes, stream="tp"), kernels
-            )
+            yield Overlapped.of(meet, kernels)
         else:
             yield from meets
             yield from kernels
@@ -252,10 +273,10 @@ class Blocks:
             elif isinstance(p, Meet):
                 yield p.kind, self.network.seconds(p.communicator, p.operation, p.nbytes) * p.exposed
             else:
-                meet = self.network.seconds(p.meet.communicator, p.meet.operation, p.meet.nbytes)
-                kernels = sum(k.seconds for k in p.kernels)
-                yield "backward", kernels
-                yield "tp", max(0.0, meet - kernels)
+                collective = self.network.seconds(p.meet.communicator, p.meet.operation, p.meet.nbytes)
+                for kind in dict.fromkeys(k.kind for k in p.kernels):
+                    yield kind, sum(k.seconds for k in p.kernels if k.kind == kind)
+                yield p.meet.kind, max(0.0, collective - sum(k.seconds for k in p.kernels))
 
 
 def _peak_backward(operations: Sequence[Operation]) -> float:

@@ -1,16 +1,16 @@
 """
 Coarser programs for quick sweeps: neighbouring kernels and collectives of one kind become one interval.
 
-What is merged no longer meets other ranks nor shares links: tensor-parallel collectives take the time that they
-take alone. Their bytes are still counted.
+What is merged no longer meets other ranks nor shares links: collectives of the layers take the time that they take
+alone. Their bytes are still counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece
+from trainsim.program.blocks import IN_LAYERS
 from trainsim.program.network import Network
 
 
@@ -27,7 +27,7 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
         if isinstance(i, Kernel):
             run.append(i)
             holds.append([])
-        elif isinstance(i, Meet) and i.communicator == TENSOR:
+        elif isinstance(i, Meet) and i.kind in IN_LAYERS:
             seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
             run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream, payloads=i.payloads))
             holds.append([])

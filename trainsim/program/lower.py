@@ -1,11 +1,13 @@
 """
 From a job to the system that the engine runs: programs, who runs them, in which groups, over which resources.
+
+Lowering is a list of named passes over a draft of the system, with a check behind each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from trainsim.contracts.groups import Group, Peers
 from trainsim.contracts.instructions import Meet, Program, Send
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
+from trainsim.errors import InvalidProgram
 from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.step import delayed, rank_program
@@ -20,57 +23,145 @@ from trainsim.program.verify import verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class Lowered:
     """A lowered job: the parts that it was made from and the system that the engine runs."""
 
     parts: Parts
     system: System
 
 
-def lower(job: Job) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draft:
+    """A system in the making; every pass adds a part of it or changes one."""
+
+    parts: Parts
+    programs: tuple[Program, ...] = ()
+    program_of: Ints
+    communicators: Mapping[Peers, Communicator] = field(default_factory=dict)
+    owner: Ints
+
+
+def lower(job: Job) -> Lowered:
     """The programs of all ranks of *job* and the system they run on, verified.
 
     Raises InvalidPlan for layouts that lose layers, InvalidProgram when passes produced something illegal.
     """
-    parts = work_out(job)
-    programs, program_of = _programs(parts)
-    communicators = parts.network.communicators({key for p in programs for key in _used(p)})
-    links, ranks = job.cluster.links, job.parallel.ranks
-    owners = _owners(job, communicators)
-    for peers in communicators:
-        if isinstance(peers, Group) and peers.beside:
-            communicators[peers] = _with_gpu_shares(communicators[peers], parts.network, peers)
+    return lowered(work_out(job))
+
+
+def lowered(parts: Parts) -> Lowered:
+    """The system of a job whose blocks and stages are worked out, pass by pass, each of them checked."""
+    nobody = np.zeros(0, np.int64)
+    draft = Draft(parts=parts, program_of=nobody, owner=nobody)
+    for lowering_pass, check in PASSES:
+        draft = lowering_pass(draft)
+        check(draft)
+    system = _system(draft)
+    verify(system)
+    return Lowered(parts=parts, system=system)
+
+
+# -- the passes --------------------------------------------------------------------------------------------------
+
+
+def stage_programs(draft: Draft) -> Draft:
+    """One program per pipeline rank: all its replicas and tensor shards run it."""
+    parts = draft.parts
+    coordinates = parts.network.mesh.coordinates(np.arange(parts.job.parallel.ranks, dtype=np.int64))
+    return replace(
+        draft,
+        programs=tuple(rank_program(parts, rank) for rank in range(parts.job.parallel.pp)),
+        program_of=coordinates.get("pp", np.zeros(parts.job.parallel.ranks, np.int64)).copy(),
+    )
+
+
+def delays(draft: Draft) -> Draft:
+    """One more program for each rank that loses time on its own; those that nobody runs any more are left out."""
+    programs, program_of = [*draft.programs], draft.program_of.copy()
+    lost: dict[int, list[Delay]] = {}
+    slow = _slow(draft.parts.job)
+    for what in draft.parts.job.what_if:
+        if isinstance(what, Delay):
+            unscaled = replace(what, seconds=what.seconds / slow[what.rank])  # a slow GPU loses no more than others
+            lost.setdefault(what.rank, []).append(unscaled)
+    for rank, of_rank in sorted(lost.items()):
+        programs.append(delayed(programs[int(program_of[rank])], of_rank))
+        program_of[rank] = len(programs) - 1
+    used, program_of = np.unique(program_of, return_inverse=True)  # all ranks of a stage may be delayed
+    return replace(draft, programs=tuple(programs[k] for k in used), program_of=program_of.astype(np.int64))
+
+
+def communicators(draft: Draft) -> Draft:
+    """Members and patterns of everything that the programs post to."""
+    used = {key for program in draft.programs for key in _used(program)}
+    return replace(draft, communicators=draft.parts.network.communicators(used))
+
+
+def link_owners(draft: Draft) -> Draft:
+    """Which links a single rank has to itself: what nobody else loads can never be full without it."""
+    return replace(draft, owner=_owners(draft.parts.job, draft.communicators))
+
+
+def gpu_shares(draft: Draft) -> Draft:
+    """Collectives beside kernels hold SMs and load the HBM of the GPUs that they run on."""
+    return replace(
+        draft,
+        communicators={
+            peers: _with_gpu_shares(communicator, draft.parts.network, peers)
+            if isinstance(peers, Group) and peers.beside
+            else communicator
+            for peers, communicator in draft.communicators.items()
+        },
+    )
+
+
+def _check_programs(draft: Draft) -> None:
+    """Every rank has a program, and every program is run by somebody."""
+    ranks = draft.parts.job.parallel.ranks
+    if len(draft.program_of) != ranks:
+        raise InvalidProgram(f"{len(draft.program_of)} ranks have a program, {ranks} need one")
+    if set(draft.program_of.tolist()) != set(range(len(draft.programs))):
+        raise InvalidProgram("a program is left that no rank runs")
+
+
+def _check_communicators(draft: Draft) -> None:
+    """A rank is in a group of everything that its program posts to, which has a pattern for it."""
+    for peers, communicator in draft.communicators.items():
+        if not communicator.groups:
+            raise InvalidProgram(f"{str(peers)!r} has no groups, and programs post to it")
+        for operation, pattern in communicator.patterns.items():
+            groups = pattern.use_group
+            if len(groups) and not 0 <= int(groups.min()) <= int(groups.max()) < communicator.groups:
+                raise InvalidProgram(f"{operation} of {str(peers)!r} loads links for a group that is not there")
+
+
+PASSES: tuple[tuple[Callable[[Draft], Draft], Callable[[Draft], None]], ...] = (
+    (stage_programs, _check_programs),
+    (delays, _check_programs),
+    (communicators, _check_communicators),
+    (link_owners, _check_communicators),
+    (gpu_shares, _check_communicators),
+)
+"""Each pass with what must hold after it; the finished system is verified as a whole."""
+
+
+def _system(draft: Draft) -> System:
+    """Links, and the SMs and the HBM of every rank, as resources in this order."""
+    links, ranks = draft.parts.job.cluster.links, draft.parts.job.parallel.ranks
     rank = np.arange(ranks, dtype=np.int64)
-    system = System(
-        programs=programs,
-        program_of=program_of,
-        slow=_slow(job),
-        communicators=communicators,
+    return System(
+        programs=draft.programs,
+        program_of=draft.program_of,
+        slow=_slow(draft.parts.job),
+        communicators=dict(draft.communicators),
         resources=links + 2 * ranks,
         sm=links + rank,
         hbm=links + ranks + rank,
-        owner=np.concatenate([owners, rank, rank]),
+        owner=np.concatenate([draft.owner, rank, rank]),
     )
-    verify(system)
-    return Plan(parts=parts, system=system)
 
 
-def _programs(parts: Parts) -> tuple[tuple[Program, ...], Ints]:
-    """One program per pipeline rank, and one more for each rank that loses time on its own."""
-    job, slow = parts.job, _slow(parts.job)
-    programs = [rank_program(parts, r) for r in range(job.parallel.pp)]
-    coordinates = parts.network.mesh.coordinates(np.arange(job.parallel.ranks, dtype=np.int64))
-    program_of = coordinates.get("pp", np.zeros(job.parallel.ranks, np.int64)).copy()
-    delays: dict[int, list[Delay]] = {}
-    for delay in job.what_if:
-        if isinstance(delay, Delay):
-            unscaled = replace(delay, seconds=delay.seconds / slow[delay.rank])  # a slow GPU loses no more than others
-            delays.setdefault(delay.rank, []).append(unscaled)
-    for rank, lost in sorted(delays.items()):
-        programs.append(delayed(programs[int(program_of[rank])], lost))
-        program_of[rank] = len(programs) - 1
-    used, program_of = np.unique(program_of, return_inverse=True)  # all ranks of a stage may be delayed
-    return tuple(programs[k] for k in used), program_of.astype(np.int64)
+# -- what they are made of ---------------------------------------------------------------------------------------
 
 
 def _used(program: Program) -> Iterator[tuple[Peers, str]]:
@@ -117,7 +208,7 @@ def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
     )
 
 
-def _owners(job: Job, communicators: dict[Peers, Communicator]) -> Ints:
+def _owners(job: Job, communicators: Mapping[Peers, Communicator]) -> Ints:
     """Per link the rank without whose own post nothing uses it, or -1."""
     owner = job.allocation.rank_of(job.cluster.owner_of).astype(np.int64, copy=True)
     owner[owner >= job.parallel.ranks] = -1

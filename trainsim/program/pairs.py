@@ -1,81 +1,76 @@
 """
 A forward and a backward that run at once: each computes while the collectives of the other are on their way.
 
-The two take turns on the compute chain, one segment at a time, and change over where one has to wait for a
-tensor-parallel collective. A segment is a task of its own, since the two belong to different microbatches. Without
-tensor parallelism there is nothing to hide, and one follows the other.
+The two take turns on the compute chain, one segment at a time, and change over where one has to wait for a collective
+of its layers (of tensor, context or expert parallelism). A segment is a task of its own, since the two belong to
+different microbatches. Where nothing is to be waited for there is nothing to hide, and one follows the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from trainsim.contracts.groups import TENSOR, Queue
-from trainsim.contracts.instructions import Instruction, Meet, Piece, Signal, Task, Template, Wait
-from trainsim.program.templates import Pass
+from trainsim.contracts.instructions import Instruction, Meet, Piece, Signal, Template, Wait
+from trainsim.program.blocks import IN_LAYERS, beside, lane
+from trainsim.program.templates import Lanes, Pass
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A segment of one of the two passes: 0 is forward, 1 backward."""
+    """A segment of one of the two passes (``who``: 0 is forward, 1 backward), and of the lanes beside it."""
 
     who: int
     compute: Template
-    beside: Template | None
+    lanes: Mapping[str, Template]
 
 
 def turns(forward: Pass, backward: Pass) -> tuple[Turn, ...]:
     """The segments of both passes in the order in which they run."""
     passes = (forward, backward)
-    queues = [_segments(one, who) for who, one in enumerate(passes)]
+    queues = [list(_segments(one_pass, who)) for who, one_pass in enumerate(passes)]
     out: list[Turn] = []
     who = 0
     while any(queues):
         if not queues[who]:
             who = 1 - who
-        main, side = queues[who].pop(0)
-        one = passes[who]
-        beside = Template("tp", one.stage.chunk, side) if side else None
-        out.append(Turn(who, Template.of(one.work, one.stage.chunk, main), beside))
+        main, lanes = queues[who].pop(0)
+        work, chunk = passes[who].work, passes[who].stage.chunk
+        overlapped = {chain: Template(chain, chunk, instructions) for chain, instructions in lanes.items()}
+        out.append(Turn(who, Template.of(work, chunk, main), overlapped))
         who = 1 - who
     return tuple(out)
 
 
-def tasks(pair: Sequence[Turn], forward: int, backward: int) -> Iterator[tuple[Task, Task | None]]:
-    """(Task of the compute chain, task of the chain beside it) of each segment, for two microbatches."""
-    for turn in pair:
-        microbatch = (forward, backward)[turn.who]
-        yield Task(turn.compute, microbatch), Task(turn.beside, microbatch) if turn.beside else None
+def _segments(one_pass: Pass, who: int) -> Iterator[tuple[tuple[Piece, ...], Lanes]]:
+    """A pass cut where it waits for a collective of a layer, which moves to its lane.
 
-
-def _segments(one: Pass, who: int) -> list[tuple[tuple[Piece, ...], tuple[Instruction, ...]]]:
-    """*one* cut where it waits for a tensor-parallel collective, which moves to the chain beside."""
-    known = _triples(one.side)
+    A segment ends where the pass posts a collective and would wait for it: it signals the lane instead, and the next
+    segment begins with the wait. What the pass overlaps itself ends a segment where its end is due.
+    """
+    known = {event: (chain, step) for chain, side in one_pass.lanes.items() for event, step in _by_event(side)}
     main: list[Piece] = []
-    side: list[Instruction] = []
-    out = []
-    for k, i in enumerate(one.main):
-        if isinstance(i, Meet) and i.communicator == TENSOR:
-            event = f"pair.{who}.{one.stage.index}.{k}"
-            side += [Wait(event), replace(i, communicator=TENSOR.on(Queue.OVERLAP)), Signal(f"{event}.done")]
-            out.append(((*main, Signal(event)), tuple(side)))
-            main, side = [Wait(f"{event}.done")], []
+    lanes: dict[str, tuple[Instruction, ...]] = {}
+    for place, i in enumerate(one_pass.main):
+        if isinstance(i, Meet) and i.kind in IN_LAYERS:
+            event, moved = f"pair.{who}.{one_pass.stage.index}.{place}", beside(i)
+            chain = lane(moved)
+            lanes[chain] = (*lanes.get(chain, ()), Wait(event), moved, Signal(f"{event}.done"))
+            yield (*main, Signal(event)), lanes
+            main, lanes = [Wait(f"{event}.done")], {}
             continue
-        if isinstance(i, Wait) and i.event.removesuffix(".done") in known:  # its own overlapped collective is due
-            out.append((tuple(main), tuple(side)))
-            main, side = [], []
+        if isinstance(i, Wait) and i.event.removesuffix(".done") in known:
+            yield tuple(main), lanes
+            main, lanes = [], {}
         if isinstance(i, Signal) and i.event in known:
-            side += known[i.event]
+            chain, step = known[i.event]
+            lanes[chain] = (*lanes.get(chain, ()), *step)
         main.append(i)
-    out.append((tuple(main), tuple(side)))
-    return out
+    yield tuple(main), lanes
 
 
-def _triples(side: Sequence[Instruction]) -> dict[str, tuple[Instruction, ...]]:
-    """What the chain beside does for each event that it waits for."""
-    out: dict[str, tuple[Instruction, ...]] = {}
-    for k, i in enumerate(side):
+def _by_event(side: Sequence[Instruction]) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+    """What a lane does for each event that it waits for: the wait, the collective, the signal of its end."""
+    for place, i in enumerate(side):
         if isinstance(i, Wait):
-            out[i.event] = tuple(side[k : k + 3])
-    return out
+            yield i.event, tuple(side[place : place + 3])

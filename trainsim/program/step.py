@@ -13,7 +13,7 @@ from trainsim.program.beside import cuts as cuts_of
 from trainsim.program.beside import tasks as flights_of
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
-from trainsim.program.pairs import Turn, tasks, turns
+from trainsim.program.pairs import Turn, turns
 from trainsim.program.parts import Parts
 from trainsim.program.rank import Rank
 from trainsim.program.rendezvous import Rendezvous
@@ -28,16 +28,12 @@ from trainsim.sharding.flights import chains as chains_of
 def rank_program(parts: Parts, rank: int) -> Program:
     """The program of pipeline rank *rank*; all replicas and tensor shards of the stage run it."""
     mine = Rank(parts=parts, rank=rank)
-    passes, compute, beside = _Passes(mine), [], []
+    passes, compute = _Passes(mine), list[Task]()
     for step in range(mine.turns):
-        for task, side in passes.step(step):
-            compute.append(task)
-            beside += [side] if side else []
+        compute += passes.step(step)
         if not mine.schedule.asynchronous:
             compute.append(Task(update(mine, step), step))
-    chains = {"compute": tuple(compute)}
-    if beside:
-        chains["tp"] = tuple(beside)
+    chains = {"compute": tuple(compute)} | {lane: tuple(tasks) for lane, tasks in passes.lanes.items()}
     chains |= {way: tuple(mail) for way, mail in passes.rendezvous.mail.items()}
     if parts.vocabulary is not None:
         chains["vocabulary"] = tuple(parts.vocabulary.tasks(last=any(s.head for s in mine.stages)))
@@ -78,15 +74,16 @@ class _Passes:
 
     def __init__(self, mine: Rank):
         self.mine = mine
-        self._tasks: dict[tuple[Work, int, int, Role | bool], tuple[Template, Template | None]] = {}
+        self.lanes: dict[str, list[Task]] = {}
+        self._templates: dict[tuple[Work, int, int, Role | bool], tuple[Template, Mapping[str, Template]]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
         self._updates: dict[bool, Template] = {}
         self._beside: dict[Role, Mapping[str, Template]] = {}
         self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(mine.sharding.flights)}
         self.rendezvous = Rendezvous(mine.parts, mine.rank)
 
-    def step(self, step: int) -> Iterator[tuple[Task, Task | None]]:
-        """(Task of the compute chain, task of the chain beside it) for all of one step, in order.
+    def step(self, step: int) -> Iterator[Task]:
+        """The tasks of the compute chain for one step, in order; those beside them are added to their chains.
 
         Without a flush it is one stream of all steps, with its updates.
         """
@@ -94,20 +91,20 @@ class _Passes:
         shift = step * mine.parts.job.training.microbatches * mine.slices
         for item in mine.items:
             if isinstance(item, MessageBatch):
-                yield from ((task, None) for task in self.rendezvous.tasks(item, shift))
+                yield from self.rendezvous.tasks(item, shift)
             elif isinstance(item, Pair):
                 cuts = self._cuts(k, item.forward, step), self._cuts(k + 1, item.backward, step)
                 yield from self._pair(item, cuts, shift)
                 k += 2
             else:
-                yield self._one(item, self._cuts(k, item, step), shift)
+                yield self._single(item, self._cuts(k, item, step), shift)
                 self._fly(item, shift)
                 k += 1
                 if (closed := mine.closes(item)) is not None:
-                    yield Task(self._update(closed), closed), None
+                    yield Task(self._update(closed), closed)
 
-        for chain, tasks_of in self._flights.items():
-            tasks_of.append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
+        for chain, flights in self._flights.items():
+            flights.append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
 
     def beside(self) -> dict[str, tuple[Task, ...]]:
         """The chains of flights that run under the passes, of all steps so far."""
@@ -130,26 +127,33 @@ class _Passes:
             self._updates[last] = update(self.mine, number)
         return self._updates[last]
 
-    def _one(self, slot: Slot, cuts: Cuts, shift: int) -> tuple[Task, Task | None]:
+    def _single(self, slot: Slot, cuts: Cuts, shift: int) -> Task:
         role = self.mine.role(slot) if self.mine.sharding.flights else None
         key = slot.work, slot.chunk, slot.microbatch % self.mine.slices, role or bool(cuts)
-        made = self._tasks.get(key)
+        made = self._templates.get(key)
         if made is None:
-            one = self._pass(slot, cuts)
-            made = template(self.mine.parts, one), Template("tp", slot.chunk, one.side) if one.side else None
+            one_pass = self._pass(slot, cuts)
+            made = template(self.mine.parts, one_pass), one_pass.beside
             if not cuts or role or self.mine.schedule.eager_updates:
-                self._tasks[key] = made
-        microbatch = slot.microbatch + shift
-        return Task(made[0], microbatch), Task(made[1], microbatch) if made[1] else None
+                self._templates[key] = made
+        main, overlapped = made
+        return self._task(main, overlapped, slot.microbatch + shift)
 
-    def _pair(self, pair: Pair, cuts: tuple[Cuts, Cuts], shift: int) -> Iterator[tuple[Task, Task | None]]:
+    def _pair(self, pair: Pair, cuts: tuple[Cuts, Cuts], shift: int) -> Iterator[Task]:
         key = pair.forward.chunk, pair.backward.chunk
         made = None if any(cuts) else self._pairs.get(key)
         if made is None:
             made = turns(self._pass(pair.forward, cuts[0]), self._pass(pair.backward, cuts[1]))
             if not any(cuts):
                 self._pairs[key] = made
-        yield from tasks(made, pair.forward.microbatch + shift, pair.backward.microbatch + shift)
+        for turn in made:
+            yield self._task(turn.compute, turn.lanes, pair[turn.who].microbatch + shift)
+
+    def _task(self, main: Template, overlapped: Mapping[str, Template], microbatch: int) -> Task:
+        """A task of the compute chain, whose overlapped collectives go to their lanes."""
+        for lane, collectives in overlapped.items():
+            self.lanes.setdefault(lane, []).append(Task(collectives, microbatch))
+        return Task(main, microbatch)
 
     def _pass(self, slot: Slot, cuts: Cuts) -> Pass:
         parts = self.mine.parts.slices[slot.microbatch % self.mine.slices]

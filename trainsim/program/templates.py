@@ -5,27 +5,36 @@ The templates of a virtual stage: what a pass over it is, instruction by instruc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
-from trainsim.program.blocks import Block, Overlapped
+from trainsim.program.blocks import Block, Overlapped, lane
 from trainsim.program.blocks import Piece as Work
 from trainsim.program.detail import coarsen
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
 from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
 
+Lanes = Mapping[str, tuple[Instruction, ...]]
+"""Chain of overlapped collectives (``tp``, ``cp``, ...) -> its instructions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: its instructions and what it holds, and what the chain of overlapped tensor-parallel collectives does
+    """One pass: its instructions and what it holds, and what the chain of each lane of overlapped collectives does
     meanwhile."""
 
     work: str
     stage: Stage
     main: tuple[Piece, ...]
-    side: tuple[Instruction, ...] = ()
+    lanes: Lanes = field(default_factory=dict)
+
+    @property
+    def beside(self) -> dict[str, Template]:
+        """The template of each lane."""
+        return {lane: Template(lane, self.stage.chunk, instructions) for lane, instructions in self.lanes.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +52,43 @@ Cuts = Mapping[int, Cut]
 
 def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     """Forward through *stage*: receive, embedding, layers, head, send."""
-    cuts = cuts or {}
+    cuts, lanes = cuts or {}, NO_LANES
     main: list[Piece] = [] if stage.before is None else _receive(parts, stage, "forward")
     for part, layer, block in _parts(parts, stage):
         cut = cuts.get(part, NOTHING)
         main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", block.transient_forward)]
-        main += [*_unfold(block.forward, layer)[0], Hold("temporary", -block.transient_forward), *cut.after]
+        here, overlapped = _unfold(block.forward, layer)
+        lanes = _appended(lanes, overlapped)
+        main += [*here, Hold("temporary", -block.transient_forward), *cut.after]
     if parts.vocabulary is not None:
         main += [Signal(HIDDEN)] if stage.head else _both(cuts.get(0))  # the head's part is on every rank
     if stage.after is not None:
         main += [Hold("activations", parts.kept_output(stage)), *_send(parts, stage, stage.after, "forward")]
-    return Pass("F", stage, tuple(main))
+    return Pass("F", stage, tuple(main), lanes)
 
 
 def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     """Backward through *stage*: receive, head, layers last to first, embedding, send."""
-    main, side = _back(parts, stage, "backward", cuts or {})
+    main, lanes = _back(parts, stage, "backward", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("B", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), tuple(side))
+    return Pass("B", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
 
 
 def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     """The half of a backward that others wait for: gradients of the activations."""
-    main, side = _back(parts, stage, "input_gradient", cuts or {})
+    main, lanes = _back(parts, stage, "input_gradient", cuts or {})
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("I", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), tuple(side))
+    return Pass("I", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
 
 
 def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
     """The half of a backward that nobody waits for: gradients of the weights."""
-    main, side = _back(parts, stage, "weight_gradient", cuts or {})
-    return Pass("W", stage, tuple(main), tuple(side))
+    main, lanes = _back(parts, stage, "weight_gradient", cuts or {})
+    return Pass("W", stage, tuple(main), lanes)
 
 
 PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
@@ -91,17 +102,17 @@ def template(parts: Parts, one: Pass) -> Template:
     return Template.of(one.work, one.stage.chunk, main)
 
 
-def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece], list[Instruction]]:
+def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece], Lanes]:
     main: list[Piece] = []
-    side: list[Instruction] = []
+    lanes = NO_LANES
     for part, layer, block in reversed(_parts(parts, stage)):
-        here, beside = _unfold(getattr(block, half), layer)
+        here, overlapped = _unfold(getattr(block, half), layer)
         cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
         needed = block.transient if here and first else 0.0
         main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
         main += cut.after
-        side += beside
-    return main, side
+        lanes = _appended(lanes, overlapped)
+    return main, lanes
 
 
 def _given_back(block: Block, half: str) -> Iterator[Hold]:
@@ -127,18 +138,33 @@ def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
     return out + ([(0, last + 1, parts.head)] if stage.head else [])
 
 
-def _unfold(pieces: Iterable[Work], layer: int) -> tuple[list[Instruction], list[Instruction]]:
-    """Instructions for the compute chain and for the chain of overlapped collectives."""
+NO_LANES: Lanes = MappingProxyType({})
+
+
+def _unfold(pieces: Iterable[Work], layer: int) -> tuple[list[Instruction], Lanes]:
+    """Instructions for the compute chain and for the lanes of overlapped collectives.
+
+    An overlapped collective is three instructions on its lane: it starts when the compute chain reaches its kernels
+    (event ``tp.LAYER.PLACE``), and the compute chain waits for its end behind them (``tp.LAYER.PLACE.done``).
+    """
     main: list[Instruction] = []
-    side: list[Instruction] = []
-    for k, piece in enumerate(pieces):
+    lanes: dict[str, tuple[Instruction, ...]] = {}
+    for place, piece in enumerate(pieces):
         if isinstance(piece, Overlapped):
-            event = f"tp.{layer}.{k}"
+            chain = lane(piece.meet)
+            event = f"{chain}.{layer}.{place}"
             main += [Signal(event), *(_at(x, layer) for x in piece.kernels), Wait(f"{event}.done")]
-            side += [Wait(event), _at(piece.meet, layer), Signal(f"{event}.done")]
+            lanes[chain] = (*lanes.get(chain, ()), Wait(event), _at(piece.meet, layer), Signal(f"{event}.done"))
         else:
             main.append(_at(piece, layer))
-    return main, side
+    return main, lanes
+
+
+def _appended(lanes: Lanes, more: Lanes) -> Lanes:
+    """What the lanes do, and then more."""
+    if not more:
+        return lanes
+    return {chain: (*lanes.get(chain, ()), *more.get(chain, ())) for chain in {**lanes, **more}}
 
 
 def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
