@@ -30,7 +30,7 @@ def job_with_cp(**changes: object) -> Job:
 
 
 def seconds(job: Job, forward: Sequence[Piece], *, folded: bool = True) -> float:
-    """Seconds of a step whose layers do *forward* in every forward, above those of one whose layers do nothing there."""
+    """Seconds that a layer adds to a forward by doing *forward*, in a step of which nothing else changes."""
     times = []
     for pieces in (tuple(forward), ()):
         parts = work_out(job)
