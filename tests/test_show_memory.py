@@ -33,7 +33,7 @@ from trainsim.study.what_fits import COLUMNS, ROUNDS, search, what_fits
 
 SMALL = """
 name: small
-model: {name: tiny, layers: 4, hidden: 256, heads: 4, vocab: 1000, max_positions: 512}
+model: {name: tiny, layers: 4, hidden: 256, heads: 4, vocab: 1024, max_positions: 512}
 cluster: {topology: dgx_a100, nodes: 1}
 parallel: {tp: 2, pp: 2}
 training: {sequence_length: 256, global_batch: 16}
