@@ -191,8 +191,9 @@ class Lanes:
         if len(own):
             spans = self.trace.spans_of(k, own)
             kind = self.label_kind[spans.label]
+            # The first span of a row waits as the row says; only waits inside are held.
             wait = np.where(np.diff(spans.row, prepend=-1) == 0, spans.start - spans.posted, 0.0)
-            row = np.searchsorted(own, spans.row)
+            row = np.searchsorted(own, spans.row)  # the place among *own* of the row that each span is in
             seconds[own] = _table(row, kind, spans.end - spans.start, len(own))
             held[own] = _table(row, kind, wait, len(own))
         works = [self.trace.facts[n].work for n in self.trace.tasks[k].facts.tolist()] + [""]
@@ -222,6 +223,6 @@ class RunSums(NamedTuple):
 
 def _table(row: Ints, column: Ints, weight: Floats, rows: int) -> Floats:
     """Sums of *weight* in a table of *rows* x KINDS."""
-    width = len(KINDS)
+    width = len(KINDS)  # (row, column) as one number, so that one pass sums all cells
     sums: Floats = np.bincount(row * width + column, weight, rows * width).astype(np.float64)
     return sums.reshape(rows, width)

@@ -192,10 +192,13 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     if not each.any():
         return np.zeros(0), np.zeros(0), np.zeros(0)
     columns = np.array([(h.span, CATEGORIES.index(h.category), h.nbytes, h.waited) for some in holdings for h in some])
+    # All holdings of all facts stand in one table; a task has a slice of it, from ``first`` on, and the slices of all
+    # tasks are laid end to end.
     first = np.cumsum([0, *map(len, holdings)])[tasks]
     which = np.repeat(first, each) + np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
     span, category, nbytes, waited = columns[which].T
     spans = np.array([fact.spans for fact in trace.facts], np.int64)[tasks]
+    # The span of the whole chain before which a holding stands: those of earlier tasks, and its place in its own.
     next_span = np.repeat(np.cumsum(spans) - spans, each) + span.astype(np.int64)
     ahead = (nbytes > 0) & (span < np.repeat(spans, each)) | (waited > 0) & (next_span < spans.sum())
     posted, ended = trace.span_times(number, np.where(ahead, next_span, np.maximum(next_span - 1, 0)))

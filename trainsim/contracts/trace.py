@@ -155,6 +155,7 @@ class Trace:
         rows, flat = self.rows(number), self.run_spans
         row = np.arange(len(rows.run)) if which is None else which
         size = flat.size[rows.run[row]]
+        # 0, 1, ... within each row: a running number less the number at which its row begins.
         inside = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
         row = np.repeat(row, size)
         return Spans(flat.label[flat.first[rows.run[row]] + inside], rows.microbatch[row],
@@ -162,6 +163,7 @@ class Trace:
 
     def span_times(self, number: int, spans: Ints) -> tuple[Floats, Floats]:
         """When some *spans* of chain *number*, counted from its first one, were posted and when they ended."""
+        # Span n is in the first row whose spans, and those of all rows before it, are more than n.
         ends = np.cumsum(self.run_spans.size[self.rows(number).run])
         row = np.searchsorted(ends, spans, side="right")
         posted, _, end = self._times(number, row, spans - (ends - self.run_spans.size[self.rows(number).run])[row])
@@ -172,7 +174,7 @@ class Trace:
         over when the row before it is."""
         rows, last = self.rows(number), np.array(self.records[number].tasks, np.int64)
         first = np.concatenate([[0], last[:-1]]).astype(np.int64)[: len(last)]
-        ended = np.concatenate([[0.0], rows.end])
+        ended = np.concatenate([[0.0], rows.end])  # one place behind: ended[k] is the end of the row before row k
         return np.where(last > first, np.append(rows.posted, 0.0)[first], ended[first]), ended[last]
 
     @cached_property
@@ -223,6 +225,7 @@ class Trace:
             end[list(record.marks)] = [marks[-1] for marks in record.marks.values()]
         if record.causes:
             cause[list(record.causes)] = [self.offset[chain] + row for chain, row in record.causes.values()]
+        # ``tasks[k]`` rows were there when task k ended: row n belongs to the first task that saw more than n.
         task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(count), side="right")
         return Rows(run, table[1].astype(np.int64), table[2], start, end, scale, task, cause, literal)
 
