@@ -45,6 +45,8 @@ FIRST = {  # the tests that most likely notice: they run before all others, to s
     "memory": ["test_states", "test_memory", "test_published_memory", "test_offload"],
     "schedules": ["test_schedules", "test_replay"],
 }
+ALSO = ["test_laws", "test_conservation", "test_slices", "test_program", "test_steps", "test_trace"]
+"""Tests of whole steps, which notice much: they come next."""
 LIMIT = 300.0
 """Seconds of one run of tests after which a mutant that makes them hang counts as killed."""
 
@@ -177,7 +179,7 @@ def killed(mutant: Mutant, tree: Path) -> str | None:
     original = target.read_text()
     target.write_text(mutant.text)
     try:
-        first = [str(p) for stem in FIRST[mutant.part] for p in sorted((tree / "tests").glob(f"{stem}*.py"))]
+        first = [str(p) for stem in (*FIRST[mutant.part], *ALSO) for p in sorted((tree / "tests").glob(f"{stem}*.py"))]
         return _failing(tree, [*dict.fromkeys(first)]) or _failing(tree, [])
     finally:
         target.write_text(original)
@@ -203,6 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first so many, which an earlier run had")
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
@@ -215,12 +218,13 @@ def main() -> int:
         tree = Path(folder) / "tree"
         ignored = shutil.ignore_patterns(".git", ".venv", "out", ".*_cache", "__pycache__")
         shutil.copytree(ROOT, tree, ignore=ignored)
-        for number, mutant in enumerate(some, 1):
+        for number, mutant in enumerate(some[given.skip :], given.skip + 1):
             began = time.perf_counter()
             by = killed(mutant, tree)
             print(f"{number:3d} {time.perf_counter() - began:4.0f} s {mutant}  [{by or 'SURVIVED'}]", flush=True)
             survivors += [] if by else [mutant]
-    print(f"{len(some) - len(survivors)} of {len(some)} killed")
+    ran = len(some) - given.skip
+    print(f"{ran - len(survivors)} of {ran} killed")
     print(*(f"survived: {mutant}" for mutant in survivors), sep="\n")
     return 0
 
