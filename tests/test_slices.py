@@ -143,9 +143,9 @@ def most_held(program: Program, whole: float) -> float:
     """The most activations at once, in slices whose sequence keeps *whole* bytes."""
     level = peak = 0.0
     for template, _ in program.chains["compute"]:
-        level += template.allocates
+        level += max(template.balance, 0.0)
         peak = max(peak, level)
-        level -= template.frees
+        level += min(template.balance, 0.0)
     assert level == pytest.approx(0.0, abs=1.0)
     return peak / whole
 
@@ -155,7 +155,7 @@ def test_slices_in_flight_are_those_of_the_order(slices: int) -> None:
     """Rank r of Seq1F1B holds p - 1 - r + k slices, TeraPipe all of them."""
     for name, most in (("seq1f1b", lambda r: 3 - r + slices), ("terapipe", lambda r: 8 * slices)):
         for rank, program in enumerate(lower(sliced(name, slices)).system.programs):
-            one = program.chains["compute"][0].template.allocates
+            one = program.chains["compute"][0].template.balance
             assert round(most_held(program, one)) == most(rank)
 
 
