@@ -24,7 +24,7 @@ from trainsim.models.operations import Gemm, Operation, Work
 from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 
 SHAPE = Shape(micro_batch=2, sequence_length=1024, tp=1, padded_vocab=32000)
 STYLE = style_of(load_framework("neutral"), "flash2")
@@ -137,7 +137,7 @@ def test_states_are_those_of_the_adapters(framework: str) -> None:
     parts = work_out(small(framework=framework, **SMALL))
     whole = work_out(small(framework=framework))
     for rank in range(4):
-        mine, all_of_it = Rank(parts=parts, rank=rank), Rank(parts=whole, rank=rank)
+        mine, all_of_it = RankPlan(parts=parts, rank=rank), RankPlan(parts=whole, rank=rank)
         trained = parts.trained(rank).total
         assert mine.parameters == all_of_it.parameters + trained
         held, full = mine.states(), all_of_it.states()
@@ -250,7 +250,7 @@ def test_sharded_models_reduce_adapters_only(strategy: str) -> None:
     gathered = [_bytes(p.system.programs[0], "gather") for p in (frozen, whole)]
     assert 0 < sent[0] < 0.1 * sent[1]
     assert gathered[0] >= gathered[1] * (strategy != "zero2")
-    assert frozen.system.programs[0].memory.optimizer <= 12 * Rank(parts=frozen.parts, rank=0).trainable
+    assert frozen.system.programs[0].memory.optimizer <= 12 * RankPlan(parts=frozen.parts, rank=0).trainable
 
 
 def _bytes(program: Program, work: str) -> float:

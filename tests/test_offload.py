@@ -22,7 +22,7 @@ from trainsim.program import offload
 from trainsim.program.beside import cuts, tasks
 from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
@@ -399,9 +399,9 @@ def test_a_sub_group_is_read_before_it_is_updated_and_updated_before_it_is_writt
 # what each reduction sends
 
 
-def rank_of(job: Job, **shards: int) -> Rank:
+def rank_of(job: Job, **shards: int) -> RankPlan:
     """Pipeline rank 0 of *job*, with states shared otherwise."""
-    mine = Rank(parts=work_out(job), rank=0)
+    mine = RankPlan(parts=work_out(job), rank=0)
     mine.__dict__["held"] = tuple(held._replace(shards=held.shards._replace(**shards)) for held in mine.held)
     return mine
 

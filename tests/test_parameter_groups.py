@@ -14,7 +14,7 @@ from trainsim.contracts.job import Job
 from trainsim.frameworks import framework_names
 from trainsim.program.lower import lower
 from trainsim.program.parts import Parts, work_out
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.program.states import states
 from trainsim.result.result import Result
 from trainsim.sharding import strategies
@@ -104,10 +104,10 @@ def test_a_step_sends_each_group_among_its_own(strategy: str, monkeypatch: pytes
 def test_an_update_is_as_long_as_what_a_rank_owns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Experts that fewer share are more to update; offloaded, more goes to the host."""
     one = job(sharding__strategy="zero1")
-    whole = Rank(parts=work_out(one), rank=0)
+    whole = RankPlan(parts=work_out(one), rank=0)
     assert whole.owned == whole.parameters / ALL
     monkeypatch.setattr(Parts, "groups", halves)
-    split = Rank(parts=work_out(one), rank=0)
+    split = RankPlan(parts=work_out(one), rank=0)
     dense, experts = (group.total for group, _ in split.held)
     assert split.owned == dense / ALL + experts / FEW > whole.owned
     assert split.parameters == whole.parameters
@@ -146,7 +146,7 @@ JOBS = {name: job(framework=name, sharding__strategy="ddp") for name in framewor
 def test_adapters_and_what_they_are_put_on_are_two_groups() -> None:
     lora = {"model__lora": {"rank": 8, "targets": ["q", "v"]}}
     for strategy in ("ddp", "zero1", "zero2", "zero3", "fsdp"):
-        mine = Rank(parts=work_out(job(sharding__strategy=strategy, framework="neutral", **lora)), rank=0)
+        mine = RankPlan(parts=work_out(job(sharding__strategy=strategy, framework="neutral", **lora)), rank=0)
         (adapters, shards), (frozen, frozen_shards) = mine.held
         assert (adapters.name, frozen.name) == (ADAPTERS, FROZEN)
         assert mine.trainable == adapters.total < frozen.total

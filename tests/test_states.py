@@ -14,7 +14,7 @@ from trainsim.contracts.job import Job
 from trainsim.frameworks import framework_names, load_framework
 from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.parts import work_out
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.program.states import States, states
 from trainsim.sharding.groups import ChunkParameters, Held, ParameterGroup, Shards
 
@@ -158,7 +158,7 @@ def test_frozen_parameters_are_held_in_16_bits_and_no_more() -> None:
 def test_the_tensors_of_a_rank_are_its_parameters(changes: dict[str, Any]) -> None:
     parts = work_out(small(**changes))
     for rank in range(4):
-        assert parts.trained(rank).total == Rank(parts=parts, rank=rank).parameters
+        assert parts.trained(rank).total == RankPlan(parts=parts, rank=rank).parameters
 
 
 def test_a_run_holds_what_the_states_say() -> None:
@@ -166,7 +166,7 @@ def test_a_run_holds_what_the_states_say() -> None:
     result = run_small(framework="deepspeed")
     parts = result.plan.parts
     for rank, program in enumerate(result.plan.system.programs):
-        said = Rank(parts=parts, rank=rank).states()
+        said = RankPlan(parts=parts, rank=rank).states()
         assert program.memory.weights == 2 * program.parameters == said.weights
         assert program.memory.optimizer == 12 * program.parameters / 2
         update = program.chains["compute"][-1].template

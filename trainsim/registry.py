@@ -39,9 +39,9 @@ class Registry(Mapping[str, T], Generic[T]):
         """Add the decorated thing under *name*; *aliases* are found but not listed."""
 
         def add(item: T) -> T:
-            for one in (name, *aliases):
-                if one in self._items or one in self._aliases:
-                    raise ValueError(f"two {self.kind}s are called {one!r}")
+            for any_name in (name, *aliases):
+                if any_name in self._items or any_name in self._aliases:
+                    raise ValueError(f"two {self.kind}s are called {any_name!r}")
             self._items[name] = item
             self._aliases.update(dict.fromkeys(aliases, name))
             return item
@@ -51,10 +51,10 @@ class Registry(Mapping[str, T], Generic[T]):
     def canonical(self, name: str) -> str:
         """The registered name behind *name*, which may be an alias."""
         items = self._discover()
-        found = name if name in items else self._aliases.get(name)
-        if found is None:
+        registered = name if name in items else self._aliases.get(name)
+        if registered is None:
             raise UnknownName(self.kind, name, items)
-        return found
+        return registered
 
     def _discover(self) -> dict[str, T]:
         if self._package:

@@ -222,5 +222,5 @@ def format_layout(stages: Iterable[int]) -> str:
     >>> format_layout((5, 6, 6, 6, 5))
     '[5, 6 x3, 5]'
     """
-    found = [(layers, len(list(alike))) for layers, alike in groupby(stages)]
-    return f"[{', '.join(f'{layers} x{count}' if count > 1 else str(layers) for layers, count in found)}]"
+    runs = [(layers, len(list(alike))) for layers, alike in groupby(stages)]
+    return f"[{', '.join(f'{layers} x{count}' if count > 1 else str(layers) for layers, count in runs)}]"

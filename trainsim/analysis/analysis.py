@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from trainsim.analysis.breakdown import Ledger, Wait, breakdown, ledger, waiting
+from trainsim.analysis.breakdown import Ledger, StageWait, breakdown, ledger, waiting
 from trainsim.analysis.bubble import Bubble, bubble, period, step_ends
 from trainsim.analysis.communication import Traffic, communication
 from trainsim.analysis.critical import CriticalPath, critical_path
@@ -143,7 +143,7 @@ class Analysis:
         return waiting(self.lanes, self.ledger)
 
     @property
-    def waits(self) -> tuple[Wait, ...]:
+    def waits(self) -> tuple[StageWait, ...]:
         """Which stage waits for what, and how long."""
         return self.ledger.waits
 

@@ -19,7 +19,7 @@ BUBBLE = len(KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class StageWait:
     """What one stage waits for: ``source`` is the stage that is late (or its own), ``seconds`` per step of the
     mean rank."""
 
@@ -39,7 +39,7 @@ class Ledger:
     seconds: Floats
     waiting: Floats
     ending: Floats
-    waits: tuple[Wait, ...]
+    waits: tuple[StageWait, ...]
 
 
 def ledger(lanes: Lanes) -> Ledger:
@@ -80,11 +80,13 @@ class _Account:
         self._tail(lane)
         self.ending[lane.owner] = float(self.seconds[lane.owner, BUBBLE]) - before
 
-    def mean_waits(self) -> tuple[Wait, ...]:
+    def mean_waits(self) -> tuple[StageWait, ...]:
         """Per stage, the longest first; seconds of its mean rank."""
         ranks = np.bincount(self.lanes.stage, self.lanes.count, self.lanes.stages)
         waits = [
-            Wait(stage=stage, source=source, what=what, seconds=float(total / int(ranks[stage]) / self.lanes.steps))
+            StageWait(
+                stage=stage, source=source, what=what, seconds=float(total / int(ranks[stage]) / self.lanes.steps)
+            )
             for (stage, source, what), total in self._waits.items()
         ]
         return tuple(sorted(waits, key=lambda wait: (wait.stage, -wait.seconds)))
@@ -106,13 +108,13 @@ class _Account:
     def _gap(self, lane: Lane, source: Lane, gaps_of: tuple[Floats, Floats], cause: Ints) -> None:
         """Gaps (since when, how long) that ended with the rows *cause* of *source*."""
         lanes, (since, gap) = self.lanes, gaps_of
-        seconds, total, mine = self.seconds[lane.owner], float(gap.sum()), source.owner == lane.owner
+        seconds, total, own = self.seconds[lane.owner], float(gap.sum()), source.owner == lane.owner
         if source.is_messages:
             running = np.clip(lanes.row_end[cause] - np.maximum(lanes.row_start[cause], since), 0.0, gap)
             seconds[COLUMN["pp"]] += running.sum()
             self._idle(lane, since, gap, gap - running)
-            self._note(lane, source.owner, "own messages" if mine else lanes.trace.title(source.name), total)
-        elif mine and source.name != COMPUTE:
+            self._note(lane, source.owner, "own messages" if own else lanes.trace.title(source.name), total)
+        elif own and source.name != COMPUTE:
             self._beside(lane, source, lanes.row_last[cause], since, since + gap)
             self._note(lane, source.owner, source.name, total)
         else:

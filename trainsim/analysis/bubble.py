@@ -93,12 +93,15 @@ def _period(lanes: Lanes) -> float:
 def _after(lanes: Lanes, lane: Lane) -> tuple[float, float]:
     """(Busy seconds, seconds less those of the updates) of one class in the steps after the first."""
     within = later_steps(lanes, lane)
-    mine, rows = occupancy(lanes, lane, within), np.flatnonzero(within & np.isin(lane.task, lanes.updates[lane.owner]))
+    occupied, rows = (
+        occupancy(lanes, lane, within),
+        np.flatnonzero(within & np.isin(lane.task, lanes.updates[lane.owner])),
+    )
     cause, gap = lanes.gap_cause(lane)[rows], gaps(lane)[1][rows]
     reductions = np.isin(lanes.chain_of[cause], [other.number for other in lanes.others[lane.owner]]) & (cause >= 0)
     updates = float((lane.end - lane.start)[rows].sum() + gap[reductions].sum())
     ends = np.flatnonzero(np.isin(lane.task, lanes.updates[lane.owner]) & (np.diff(lane.task, append=-1) != 0))
-    return mine.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates
+    return occupied.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates
 
 
 def step_ends(lanes: Lanes) -> Floats:

@@ -146,7 +146,7 @@ class MemoryUse:
 def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = None) -> MemoryUse:
     """The level of every class over the step; of each stage the fullest class is kept. *beside* are memory of hosts and
     drives."""
-    fullest: dict[int, tuple[float, int, _Changes]] = {}
+    fullest: dict[int, tuple[float, int, _MemoryChanges]] = {}
     for c in np.argsort(lanes.trace.representative).tolist():  # of equally full ranks the first, folded or not
         stage, static = int(lanes.stage[c]), lanes.trace.memory[c]
         changes = _changes(lanes, c)
@@ -160,7 +160,7 @@ def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = N
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Changes:
+class _MemoryChanges:
     """What comes and goes on one class of ranks, in the order of time; where times are equal, what goes comes first."""
 
     times: Floats
@@ -173,11 +173,11 @@ class _Changes:
         return float(np.cumsum(self.nbytes).max(initial=0.0))
 
 
-def _changes(lanes: Lanes, rank_class: int) -> _Changes:
+def _changes(lanes: Lanes, rank_class: int) -> _MemoryChanges:
     chains = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
     times, category, nbytes = (np.concatenate([columns[i] for columns in chains]) for i in range(3))
     order = np.lexsort((np.arange(len(times)), nbytes > 0, times))
-    return _Changes(times[order], category[order].astype(np.int64), nbytes[order])
+    return _MemoryChanges(times[order], category[order].astype(np.int64), nbytes[order])
 
 
 def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
@@ -206,7 +206,7 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     return times, category, nbytes
 
 
-def _stage(lanes: Lanes, rank_class: int, changes: _Changes) -> StageMemory:
+def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemory:
     """Levels of all categories of one class."""
     static = lanes.trace.memory[rank_class]
     steps = np.zeros((len(CATEGORIES), len(changes.times) + 2))

@@ -67,6 +67,6 @@ def sentence(item: Any, home: str) -> str:
     else:
         parts = [getattr(item, name) for name in dir(item) if not name.startswith("_")]
         others = [part.__module__ for part in parts if isfunction(part) and part.__module__ != type(item).__module__]
-        found = next((sys.modules[name] for name in (home, *others) if name in sys.modules), None)
-        text = (found.__doc__ or "") if found else ""
+        described_by = next((sys.modules[name] for name in (home, *others) if name in sys.modules), None)
+        text = (described_by.__doc__ or "") if described_by else ""
     return EMPHASIS.sub(r"\1", " ".join(text.strip().split("\n\n")[0].replace("``", "`").split()))

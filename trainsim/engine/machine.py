@@ -51,7 +51,7 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
 def _trace(quotient: Quotient, compiler: Compiler, chains: list[Chain], *, tick: float, events: int) -> Trace:
     """What *chains* and the lanes of messages have written, with all that is known of the classes and their tasks."""
     lanes = compiler.lanes
-    facts = _Facts()
+    facts = _TaskFactsTable()
     everybody = [actor.program for actor in compiler.actors]
     return Trace(
         rank_class=quotient.rank_class,
@@ -70,7 +70,7 @@ def _trace(quotient: Quotient, compiler: Compiler, chains: list[Chain], *, tick:
     )
 
 
-class _Facts:
+class _TaskFactsTable:
     """The facts of all tasks, those of equal templates once."""
 
     def __init__(self) -> None:

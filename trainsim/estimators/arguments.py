@@ -99,10 +99,10 @@ def read_arguments(arguments: Mapping[str, object] | Namespace) -> MegatronArgum
     Traceback (most recent call last):
     trainsim.errors.UnknownName: No Megatron argument is called 'num_layer'. Did you mean 'num_layers'? ...
     """
-    return _Reader(vars(arguments) if isinstance(arguments, Namespace) else arguments).read()
+    return _ArgumentReader(vars(arguments) if isinstance(arguments, Namespace) else arguments).read()
 
 
-class _Reader:
+class _ArgumentReader:
     """One reading of one mapping: every value is checked once, every default noted."""
 
     def __init__(self, arguments: Mapping[str, object]):
@@ -146,8 +146,8 @@ class _Reader:
         dp, world = self._data_parallel(tp, pp)
         ep = self.count("expert_model_parallel_size", 1)
         etp = self.count("expert_tensor_parallel_size", tp if "num_experts" in self.given else 1)
-        found: dict[str, object] = {name: self.count(name) for name in NEEDED}
-        found |= self._attention() | self._feed_forward() | self._norms()
+        fields: dict[str, object] = {name: self.count(name) for name in NEEDED}
+        fields |= self._attention() | self._feed_forward() | self._norms()
         own = {
             "tensor_model_parallel_size": tp,
             "pipeline_model_parallel_size": pp,
@@ -167,12 +167,14 @@ class _Reader:
             "assumed": tuple(f"{name} = {value}" for name, value in self.assumed.items()),
             "unread": tuple(sorted({*UNREAD, "context_parallel_size"} & self.given.keys())),
         }
-        return MegatronArguments(**found, **own, **notes)  # type: ignore[arg-type]
+        return MegatronArguments(**fields, **own, **notes)  # type: ignore[arg-type]
 
     def _granularity(self) -> str | None:
         """What is recomputed; a table writes None as a word."""
-        found = self.given.get("recompute_granularity", "none")
-        return None if str(found).lower() == "none" else choice("recompute_granularity", found, GRANULARITIES)
+        granularity = self.given.get("recompute_granularity", "none")
+        return (
+            None if str(granularity).lower() == "none" else choice("recompute_granularity", granularity, GRANULARITIES)
+        )
 
     def _data_parallel(self, tp: int, pp: int) -> tuple[int, int]:
         """Data-parallel degree and number of GPUs; either follows from the other."""

@@ -60,10 +60,10 @@ def switch(name: str, value: object) -> bool:
     (True, False)
     """
     words = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
-    found = words.get(str(value).strip().lower())
-    if found is None:
+    chosen = words.get(str(value).strip().lower())
+    if chosen is None:
         raise InvalidPlan(f"{name} = {value!r} is neither true nor false")
-    return found
+    return chosen
 
 
 def choice(name: str, value: object, known: Iterable[str]) -> str:

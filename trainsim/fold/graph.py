@@ -33,7 +33,7 @@ class Graph:
 def graph_of(system: System) -> Graph:
     """The graph of *system*."""
     used, at = used_resources(system), system.ranks
-    colours, edges = _Colours(), _Edges()
+    colours, edges = _Colours(), _GraphEdges()
     colours.add(system.program_of, system.slow)
     groups_at: dict[Peers, int] = {}
     resources_at = system.ranks + sum(system.communicators[t[0]].groups for t in _twins(system.communicators))
@@ -125,7 +125,7 @@ class _Colours:
         self._next = int(colour.max(initial=self._next)) + 1
 
 
-class _Edges:
+class _GraphEdges:
     """Edge columns, kind by kind; no two kinds share a label."""
 
     def __init__(self) -> None:

@@ -38,9 +38,9 @@ def _in_series(links: Sequence[Link], routed: NodeRoutes) -> Bools:
         for link in routed.row(row):
             ways[link].add(row)
     out = np.zeros(len(links), np.bool_)
-    for a, mine in enumerate(ways):
-        others = set.intersection(*(set(routed.row(row)) for row in mine)) - {a} if mine else set()
-        out[a] = any(_no_wider(links, a, b, mine == ways[b]) for b in others)
+    for a, routes in enumerate(ways):
+        others = set.intersection(*(set(routed.row(row)) for row in routes)) - {a} if routes else set()
+        out[a] = any(_no_wider(links, a, b, routes == ways[b]) for b in others)
     return out
 
 

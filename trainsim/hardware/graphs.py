@@ -28,10 +28,10 @@ def node_graph(cluster: Cluster) -> nx.DiGraph[str]:
 def cluster_graph(cluster: Cluster) -> nx.DiGraph[str]:
     """All nodes, leaves, spines and cores; GPUs also have their ``rank``."""
     graph: nx.DiGraph[str] = nx.DiGraph(name=cluster.name)
-    one = cluster.node_graph
+    of_a_node = cluster.node_graph
     for i in range(cluster.nodes):
-        graph.add_nodes_from((f"node{i}.{name}", {**data, "node": i}) for name, data in one.nodes(data=True))
-        graph.add_edges_from((f"node{i}.{a}", f"node{i}.{b}", data) for a, b, data in one.edges(data=True))
+        graph.add_nodes_from((f"node{i}.{name}", {**data, "node": i}) for name, data in of_a_node.nodes(data=True))
+        graph.add_edges_from((f"node{i}.{a}", f"node{i}.{b}", data) for a, b, data in of_a_node.edges(data=True))
         for gpu in range(cluster.gpus_per_node):
             graph.nodes[f"node{i}.gpu{gpu}"]["rank"] = i * cluster.gpus_per_node + gpu
     if cluster.has_network:

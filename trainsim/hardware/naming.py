@@ -36,10 +36,10 @@ def link_name(cluster: Cluster, link: int) -> str:
 
 def find_links(cluster: Cluster, name: str) -> Ints:
     """All links of the device called *name*, or the one link of that name; UnknownName otherwise."""
-    found = _exact(cluster, name) if ">" in name else _of_device(cluster, name)
-    if not found:
+    numbers = _exact(cluster, name) if ">" in name else _of_device(cluster, name)
+    if not numbers:
         raise UnknownName("link or device", name, _examples(cluster, name))
-    return np.array(found, np.int64)
+    return np.array(numbers, np.int64)
 
 
 def _exact(cluster: Cluster, name: str) -> list[int]:

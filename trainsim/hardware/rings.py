@@ -34,17 +34,17 @@ def rings(node: Node, members: Order) -> tuple[tuple[Order, float], ...]:
                 weights[a, b] = link.bandwidth
     if not weights or not 2 < n <= MOST_SEARCHED:
         return ((straight, 1.0),)
-    found: list[tuple[Order, float]] = []
+    weighted_rings: list[tuple[Order, float]] = []
     while (cycle := _widest_cycle(weights, n)) is not None:
         width = min(weights[edge] for edge in pairwise((*cycle, cycle[0])))
         for order in (cycle, (cycle[0], *cycle[:0:-1])):
-            found.append((order, width))
+            weighted_rings.append((order, width))
             weights = {e: w - width * (e in set(pairwise((*order, order[0])))) for e, w in weights.items()}
         weights = {edge: w for edge, w in weights.items() if w > 0}
-    if not found:
+    if not weighted_rings:
         return ((_fewest_detours(weights, n), 1.0),)
-    total = sum(width for _, width in found)
-    return tuple((order, width / total) for order, width in found)
+    total = sum(width for _, width in weighted_rings)
+    return tuple((order, width / total) for order, width in weighted_rings)
 
 
 def _widest_cycle(weights: Weights, n: int) -> Order | None:

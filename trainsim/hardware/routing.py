@@ -84,8 +84,8 @@ def least_ways(graph: nx.DiGraph[str], source: str) -> tuple[dict[str, float], P
             return None
         return round(float(edge["latency"]) / PICOSECOND) * 1024 + 1
 
-    found = nx.single_source_dijkstra(graph, source, weight=weight)
-    return cast("tuple[dict[str, float], Paths]", found)
+    lengths_and_paths = nx.single_source_dijkstra(graph, source, weight=weight)
+    return cast("tuple[dict[str, float], Paths]", lengths_and_paths)
 
 
 def link_indices(graph: nx.DiGraph[str], way: list[str]) -> list[int]:

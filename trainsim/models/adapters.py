@@ -68,15 +68,15 @@ def members(target: str, *, gated: bool) -> tuple[str, ...]:
     return known[target]
 
 
-def check_targets(one: Lora, *, gated: bool) -> None:
+def check_targets(adapted: Lora, *, gated: bool) -> None:
     """Every target exists and no layer has two adapters. Raises UnknownName and InvalidPlan."""
     seen: dict[str, str] = {}
-    for target, name in _pairs(one, gated):
+    for target, name in _pairs(adapted, gated):
         if name in seen:
             raise InvalidPlan(f"model.lora: {target} and {seen[name]} both put an adapter on {name}; leave one out")
         seen[name] = target
 
 
-def _pairs(one: Lora, gated: bool) -> Iterator[tuple[str, str]]:
-    for target in one.targets:
+def _pairs(adapted: Lora, gated: bool) -> Iterator[tuple[str, str]]:
+    for target in adapted.targets:
         yield from ((target, name) for name in members(target, gated=gated))

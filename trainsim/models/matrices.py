@@ -117,9 +117,9 @@ def joined(some: tuple[Tensors, ...]) -> Tensors:
     Tensors(matrices=(Matrix(rows=2, columns=3, copies=5),), tables=(), vectors=3)
     """
     return Tensors(
-        matrices=_merged([m for one in some for m in one.matrices]),
-        tables=_merged([m for one in some for m in one.tables]),
-        vectors=sum(one.vectors for one in some),
+        matrices=_merged([m for group in some for m in group.matrices]),
+        tables=_merged([m for group in some for m in group.tables]),
+        vectors=sum(group.vectors for group in some),
     )
 
 

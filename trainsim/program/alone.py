@@ -19,7 +19,7 @@ def excess(parts: Parts, plan: FlightPlan) -> float:
         return 0.0
     microbatches = parts.job.training.microbatches
     turns = ((True, False, 1), (False, False, microbatches - 2), (False, True, 1))
-    clock, total = _Clock(parts), 0.0
+    clock, total = _PassClock(parts), 0.0
     for first, last, times in turns if microbatches > 1 else ((True, True, 1),):
         if times:
             before = clock.late
@@ -29,7 +29,7 @@ def excess(parts: Parts, plan: FlightPlan) -> float:
 
 
 @dataclass
-class _Clock:
+class _PassClock:
     """Where the pass is (seconds), how late that is, and when each chain beside it is free."""
 
     parts: Parts

@@ -27,14 +27,14 @@ def cuts(beside: PassFlights, role: Role, blocks: Blocks) -> dict[int, Cut]:
 
 def tasks(beside: PassFlights, role: Role, blocks: Blocks) -> Mapping[str, Template]:
     """What each chain beside the pass does for it."""
-    found: dict[str, list[Piece]] = {}
+    by_chain: dict[str, list[Piece]] = {}
     for flight in beside.flights:
         if flight.beside:
             steps = list(_steps(flight, blocks))
             held = (flight.takes, flight.gives) if steps else ((), ())
-            pieces = found.setdefault(flight.chain, [])
+            pieces = by_chain.setdefault(flight.chain, [])
             pieces += [Wait(_issue(flight, role)), *held[0], *steps, *held[1], Signal(_over(flight.name, role))]
-    return {chain: Template.of(role.work + " beside", 0, pieces) for chain, pieces in found.items()}
+    return {chain: Template.of(role.work + " beside", 0, pieces) for chain, pieces in by_chain.items()}
 
 
 def _moments(beside: PassFlights) -> Iterator[PassMoment]:

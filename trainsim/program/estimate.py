@@ -21,7 +21,7 @@ from trainsim.program.alone import excess
 from trainsim.program.blocks import Block
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.program.stages import Stage
 from trainsim.program.update import agreeing
 from trainsim.schedules.lookup import facts
@@ -57,7 +57,7 @@ def estimate(parts: Parts) -> Estimate:
         + max(excess(parts, sharding.flights) for _, sharding in plans),
         "update": _update(parts, kinds, updates),
     }
-    late = max(offload.delayed_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
+    late = max(offload.delayed_seconds(RankPlan(parts=parts, rank=ranks[0])) for ranks in kinds)
     out["update"] += max(0.0, late - sum(out.values()) + _host(job) / job.steps)  # the first is not beside the host's
     return Estimate(seconds=sum(out.values()), parts=out)
 
@@ -76,10 +76,10 @@ def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[f
     waits for; and how much of it a schedule that puts weight gradients off takes out of fill and drain: they leave it,
     and fill it."""
     total = late = 0.0
-    for one, s in product(parts.slices, stages):
-        blocks: list[Block] = [*one.layer_blocks(s)]
-        blocks += [one.embedding] if s.embedding else []
-        blocks += [one.head] if s.head else []
+    for parts_of_slice, s in product(parts.slices, stages):
+        blocks: list[Block] = [*parts_of_slice.layer_blocks(s)]
+        blocks += [parts_of_slice.embedding] if s.embedding else []
+        blocks += [parts_of_slice.head] if s.head else []
         total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
         late += 2 * sum(block.weight_seconds for block in blocks)
         total += blocked * ((not s.head) + (not s.embedding))
@@ -113,11 +113,11 @@ def _message_latency(parts: Parts, message: float) -> float:
 
 def _exposed_dp(parts: Parts, rank: int, sharding: ShardingPlan) -> float:
     """Reductions and gathers of a rank that no computation hides, with the copies that follow reductions."""
-    mine = Rank(parts=parts, rank=rank)
-    if not (parts.network.has(REPLICAS) or mine.offloads):
+    rank_plan = RankPlan(parts=parts, rank=rank)
+    if not (parts.network.has(REPLICAS) or rank_plan.offloads):
         return 0.0
-    reductions, gathers = (_bucket_seconds(mine, chunks) for chunks in (sharding.reductions, sharding.gathers))
-    copies = [[offload.copies_seconds(mine, b) for b in chunk] for chunk in sharding.reductions]
+    reductions, gathers = (_bucket_seconds(rank_plan, chunks) for chunks in (sharding.reductions, sharding.gathers))
+    copies = [[offload.copies_seconds(rank_plan, b) for b in chunk] for chunk in sharding.reductions]
     reductions = [[a + b for a, b in zip(*chunk, strict=True)] for chunk in zip(reductions, copies, strict=True)]
     reduce, gather = sum(map(sum, reductions)), sum(map(sum, gathers))
     if sharding.overlapped and reduce:
@@ -132,9 +132,9 @@ def _skipped(parts: Parts) -> float:
     return len({w.step for w in parts.job.what_if if isinstance(w, Skip)}) / parts.job.steps
 
 
-def _bucket_seconds(mine: Rank, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
+def _bucket_seconds(rank_plan: RankPlan, chunks: Sequence[Sequence[Bucket]]) -> list[list[float]]:
     """Seconds of each data-parallel collective of each chunk, when all groups reduce at once."""
-    crowded = mine.parts.network.crowded_seconds
+    crowded = rank_plan.parts.network.crowded_seconds
     return [[crowded(b.over, b.operation, b.nbytes) for b in buckets] for buckets in chunks]
 
 
@@ -172,7 +172,7 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job = parts.job
     done, skipped = 1 - _skipped(parts), _skipped(parts)
-    optimizer = done * max(offload.step_seconds(Rank(parts=parts, rank=ranks[0])) for ranks in kinds)
+    optimizer = done * max(offload.step_seconds(RankPlan(parts=parts, rank=ranks[0])) for ranks in kinds)
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
     flushed = not facts(job.pipeline.schedule).asynchronous
     sharding = parts.sharding(0)

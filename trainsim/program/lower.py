@@ -215,7 +215,7 @@ def _owners(job: Job, communicators: Mapping[Peers, Communicator]) -> Ints:
     for communicator in communicators.values():
         posts = communicator.group_of[0]
         for pattern in communicator.patterns.values():
-            mine = owner[pattern.use_resource]
-            foreign = (mine >= 0) & (posts[np.maximum(mine, 0)] != pattern.use_group)
+            owners = owner[pattern.use_resource]
+            foreign = (owners >= 0) & (posts[np.maximum(owners, 0)] != pattern.use_group)
             owner[pattern.use_resource[foreign]] = -1
     return owner

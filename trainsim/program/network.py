@@ -92,8 +92,8 @@ class Network:
     def _alone_pattern(self, peers: Peers, operation: str) -> tuple[Pattern, float]:
         pattern = self._pattern(peers, operation, self._near(peers))
         shared = np.bincount(pattern.use_resource, pattern.use_amount)
-        mine = pattern.use_resource[pattern.use_group == 0]
-        return pattern, max(1.0, float(shared[mine].max(initial=1.0)))
+        first_resources = pattern.use_resource[pattern.use_group == 0]
+        return pattern, max(1.0, float(shared[first_resources].max(initial=1.0)))
 
     def _near(self, peers: Peers) -> Ints:
         """The first group of a communicator, and the others that start in the same node."""

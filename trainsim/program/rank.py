@@ -23,7 +23,7 @@ from trainsim.sharding.plan import ShardingPlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rank:
+class RankPlan:
     """What the chains of one pipeline rank are made from."""
 
     parts: Parts

@@ -41,7 +41,7 @@ def states(job: Job, held: Sequence[Held], *, versions: int = 1) -> States:
 
     *versions* of the weights are kept where a schedule does not flush.
     """
-    trained = [one for one in held if one.group.trained]
+    trained = [held_group for held_group in held if held_group.group.trained]
     return States(
         weights=_weights(job, held) * versions,
         gradients=_gradients(job, trained),
@@ -113,7 +113,9 @@ def _gradients(job: Job, trained: Sequence[Held]) -> float:
     if layout.beside == "buckets" or (layout.beside == "low" and low < summed):
         nbytes += (summed if layout.beside == "buckets" else low) * sum(group.total for group, _ in trained)
     if layout.sums_apart and job.training.microbatches > 1:
-        apart = (one for one in trained if one.shards.gradients > 1 and one.shards.weights == 1)
+        apart = (
+            held_group for held_group in trained if held_group.shards.gradients > 1 and held_group.shards.weights == 1
+        )
         nbytes += shared((summed * group.total, shards.gradients) for group, shards in apart)
     return nbytes
 

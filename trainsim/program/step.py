@@ -15,7 +15,7 @@ from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
 from trainsim.program.pairs import Turn, turns
 from trainsim.program.parts import Parts
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.templates import PASSES, Cuts, Pass, template
 from trainsim.program.update import gather_waits, reduce_signals, reductions, update, with_gradients
@@ -27,32 +27,32 @@ from trainsim.sharding.flights import chains as chains_of
 
 def rank_program(parts: Parts, rank: int) -> Program:
     """The program of pipeline rank *rank*; all replicas and tensor shards of the stage run it."""
-    mine = Rank(parts=parts, rank=rank)
-    passes, compute = _Passes(mine), list[Task]()
-    for step in range(mine.turns):
+    rank_plan = RankPlan(parts=parts, rank=rank)
+    passes, compute = _ComputeChain(rank_plan), list[Task]()
+    for step in range(rank_plan.turns):
         compute += passes.step(step)
-        if not mine.schedule.asynchronous:
-            compute.append(Task(update(mine, step), step))
+        if not rank_plan.schedule.asynchronous:
+            compute.append(Task(update(rank_plan, step), step))
     chains = {"compute": tuple(compute)} | {lane: tuple(tasks) for lane, tasks in passes.lanes.items()}
     chains |= {way: tuple(mail) for way, mail in passes.rendezvous.mail.items()}
     if parts.vocabulary is not None:
-        chains["vocabulary"] = tuple(parts.vocabulary.tasks(last=any(s.head for s in mine.stages)))
+        chains["vocabulary"] = tuple(parts.vocabulary.tasks(last=any(s.head for s in rank_plan.stages)))
     chains |= passes.beside()
-    if mine.reduces:
-        chains["dp"] = tuple(_reduced(mine))
-    chains |= offload_chains(mine)
-    return Program(chains=chains, stage=rank, parameters=mine.parameters, resident=mine.resident,
-                   memory=_memory(mine))  # fmt: skip
+    if rank_plan.reduces:
+        chains["dp"] = tuple(_reduced(rank_plan))
+    chains |= offload_chains(rank_plan)
+    return Program(chains=chains, stage=rank, parameters=rank_plan.parameters, resident=rank_plan.resident,
+                   memory=_memory(rank_plan))  # fmt: skip
 
 
-def _reduced(mine: Rank) -> Iterator[Task]:
+def _reduced(rank_plan: RankPlan) -> Iterator[Task]:
     """The chain of reductions, update after update; without a flush all of them are alike."""
-    job = mine.parts.job
-    if not mine.schedule.asynchronous:
-        yield from (task for step in range(job.steps) for task in reductions(mine, step))
+    job = rank_plan.parts.job
+    if not rank_plan.schedule.asynchronous:
+        yield from (task for step in range(job.steps) for task in reductions(rank_plan, step))
         return
-    alike = list(reductions(mine, 0))
-    for number in range(job.steps * job.training.microbatches // mine.per_update):
+    alike = list(reductions(rank_plan, 0))
+    for number in range(job.steps * job.training.microbatches // rank_plan.per_update):
         yield from (Task(task.template, number) for task in alike)
 
 
@@ -69,27 +69,27 @@ def delayed(program: Program, delays: Iterable[Delay]) -> Program:
     return replace(program, chains={**program.chains, "compute": tuple(tasks)})
 
 
-class _Passes:
+class _ComputeChain:
     """The passes of one rank as tasks; a pass that looks like an earlier one shares its template."""
 
-    def __init__(self, mine: Rank):
-        self.mine = mine
+    def __init__(self, rank_plan: RankPlan):
+        self.rank_plan = rank_plan
         self.lanes: dict[str, list[Task]] = {}
         self._templates: dict[tuple[Work, int, int, Role | bool], tuple[Template, Mapping[str, Template]]] = {}
         self._pairs: dict[tuple[int, int], tuple[Turn, ...]] = {}
         self._updates: dict[bool, Template] = {}
         self._beside: dict[Role, Mapping[str, Template]] = {}
-        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(mine.sharding.flights)}
-        self.rendezvous = Rendezvous(mine.parts, mine.rank)
+        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(rank_plan.sharding.flights)}
+        self.rendezvous = Rendezvous(rank_plan.parts, rank_plan.rank)
 
     def step(self, step: int) -> Iterator[Task]:
         """The tasks of the compute chain for one step, in order; those beside them are added to their chains.
 
         Without a flush it is one stream of all steps, with its updates.
         """
-        mine, k = self.mine, 0
-        shift = step * mine.parts.job.training.microbatches * mine.slices
-        for item in mine.items:
+        rank_plan, k = self.rank_plan, 0
+        shift = step * rank_plan.parts.job.training.microbatches * rank_plan.slices
+        for item in rank_plan.items:
             if isinstance(item, MessageBatch):
                 yield from self.rendezvous.tasks(item, shift)
             elif isinstance(item, Pair):
@@ -100,7 +100,7 @@ class _Passes:
                 yield self._single(item, self._cuts(k, item, step), shift)
                 self._fly(item, shift)
                 k += 1
-                if (closed := mine.closes(item)) is not None:
+                if (closed := rank_plan.closes(item)) is not None:
                     yield Task(self._update(closed), closed)
 
         for chain, flights in self._flights.items():
@@ -112,29 +112,29 @@ class _Passes:
 
     def _fly(self, slot: Slot, shift: int) -> None:
         """Add the flights of a pass to their chains."""
-        if not self.mine.sharding.flights:
+        if not self.rank_plan.sharding.flights:
             return
-        role = self.mine.role(slot)
+        role = self.rank_plan.role(slot)
         if role not in self._beside:
-            plan = self.mine.sharding.flights[role]
-            self._beside[role] = flights_of(plan, role, self.mine.parts.blocks)
+            plan = self.rank_plan.sharding.flights[role]
+            self._beside[role] = flights_of(plan, role, self.rank_plan.parts.blocks)
         for chain, made in self._beside[role].items():
             self._flights[chain].append(Task(made, slot.microbatch + shift))
 
     def _update(self, number: int) -> Template:
-        last = self.mine.ends_step(number)
+        last = self.rank_plan.ends_step(number)
         if last not in self._updates:
-            self._updates[last] = update(self.mine, number)
+            self._updates[last] = update(self.rank_plan, number)
         return self._updates[last]
 
     def _single(self, slot: Slot, cuts: Cuts, shift: int) -> Task:
-        role = self.mine.role(slot) if self.mine.sharding.flights else None
-        key = slot.work, slot.chunk, slot.microbatch % self.mine.slices, role or bool(cuts)
+        role = self.rank_plan.role(slot) if self.rank_plan.sharding.flights else None
+        key = slot.work, slot.chunk, slot.microbatch % self.rank_plan.slices, role or bool(cuts)
         made = self._templates.get(key)
         if made is None:
             one_pass = self._pass(slot, cuts)
-            made = template(self.mine.parts, one_pass), one_pass.beside
-            if not cuts or role or self.mine.schedule.eager_updates:
+            made = template(self.rank_plan.parts, one_pass), one_pass.beside
+            if not cuts or role or self.rank_plan.schedule.eager_updates:
                 self._templates[key] = made
         main, overlapped = made
         return self._task(main, overlapped, slot.microbatch + shift)
@@ -156,52 +156,52 @@ class _Passes:
         return Task(main, microbatch)
 
     def _pass(self, slot: Slot, cuts: Cuts) -> Pass:
-        parts = self.mine.parts.slices[slot.microbatch % self.mine.slices]
-        return PASSES[slot.work.value](parts, self.mine.stages[slot.chunk], cuts=cuts)
+        parts = self.rank_plan.parts.slices[slot.microbatch % self.rank_plan.slices]
+        return PASSES[slot.work.value](parts, self.rank_plan.stages[slot.chunk], cuts=cuts)
 
     def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
         cuts = self._exchanged(k, slot, step)
-        first = self.mine.first_backs.get(slot.chunk) == k
-        return with_gradients(self.mine, slot.chunk, cuts) if first and self.mine.fresh_gradients else cuts
+        first = self.rank_plan.first_backs.get(slot.chunk) == k
+        return with_gradients(self.rank_plan, slot.chunk, cuts) if first and self.rank_plan.fresh_gradients else cuts
 
     def _exchanged(self, k: int, slot: Slot, step: int) -> Cuts:
         """What sharding wants around the parts of a pass."""
-        mine = self.mine
-        if mine.sharding.flights:
-            role = mine.role(slot)
-            return cuts_of(mine.sharding.flights[role], role, mine.parts.blocks)
-        if mine.schedule.asynchronous:
-            closed = mine.closes(slot)
-            number = None if mine.schedule.eager_updates else closed
-            return {} if closed is None else reduce_signals(mine, slot.chunk, number)
-        if mine.firsts.get(slot.chunk) == k:
-            return gather_waits(mine, slot.chunk, step)
-        if mine.lasts.get(slot.chunk) == k:
-            return reduce_signals(mine, slot.chunk, step)
+        rank_plan = self.rank_plan
+        if rank_plan.sharding.flights:
+            role = rank_plan.role(slot)
+            return cuts_of(rank_plan.sharding.flights[role], role, rank_plan.parts.blocks)
+        if rank_plan.schedule.asynchronous:
+            closed = rank_plan.closes(slot)
+            number = None if rank_plan.schedule.eager_updates else closed
+            return {} if closed is None else reduce_signals(rank_plan, slot.chunk, number)
+        if rank_plan.firsts.get(slot.chunk) == k:
+            return gather_waits(rank_plan, slot.chunk, step)
+        if rank_plan.lasts.get(slot.chunk) == k:
+            return reduce_signals(rank_plan, slot.chunk, step)
         return {}
 
 
-def _memory(mine: Rank) -> Memory:
+def _memory(rank_plan: RankPlan) -> Memory:
     """Model states; receive buffers for both directions of the pipeline.
 
     Where nothing is flushed, several versions of the weights are held.
     """
-    held_versions = mine.schedule.versions
-    copies = held_versions(mine.rank, mine.parts.job.parallel.pp) if held_versions else 1
-    parts, held, vocabulary = mine.parts, mine.states(copies), mine.parts.vocabulary
+    held_versions = rank_plan.schedule.versions
+    copies = held_versions(rank_plan.rank, rank_plan.parts.job.parallel.pp) if held_versions else 1
+    parts, held, vocabulary = rank_plan.parts, rank_plan.states(copies), rank_plan.parts.vocabulary
     buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
-    extra = mine.sharding.extra
-    framework, trained = parts.job.framework, parts.trained(mine.rank).total
+    extra = rank_plan.sharding.extra
+    framework, trained = parts.job.framework, parts.trained(rank_plan.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
-    buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(mine.rank)
-    buffers += framework.memory.step_copy_bytes * mine.owned + extra.get("buffers", 0.0)
+    buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(rank_plan.rank)
+    buffers += framework.memory.step_copy_bytes * rank_plan.owned + extra.get("buffers", 0.0)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
-        gradients=held.gradients - mine.fresh_gradients + extra.get("gradients", 0.0),
+        gradients=held.gradients - rank_plan.fresh_gradients + extra.get("gradients", 0.0),
         optimizer=held.optimizer,
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.memory.fixed,
         slack=framework.memory.allocator_slack,
     )
-    return with_offload(mine, memory)
+    return with_offload(rank_plan, memory)

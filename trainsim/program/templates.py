@@ -94,12 +94,12 @@ def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass
 PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
 
 
-def template(parts: Parts, one: Pass) -> Template:
+def template(parts: Parts, one_pass: Pass) -> Template:
     """The template of the compute chain for one pass."""
-    main: Iterable[Piece] = one.main
+    main: Iterable[Piece] = one_pass.main
     if parts.job.detail != "op":
         main = coarsen(main, parts.job.detail, parts.network)
-    return Template.of(one.work, one.stage.chunk, main)
+    return Template.of(one_pass.work, one_pass.stage.chunk, main)
 
 
 def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece], Lanes]:

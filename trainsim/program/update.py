@@ -11,7 +11,7 @@ from trainsim.contracts.instructions import EARLY, Hold, Instruction, Kernel, Me
 from trainsim.program import offload
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 from trainsim.program.stages import Stage
 from trainsim.program.templates import NOTHING, Cut, Cuts
 from trainsim.sharding.flights import chains
@@ -20,22 +20,22 @@ from trainsim.sharding.plan import Bucket, ShardingPlan
 SCALAR = 4.0  # bytes of a norm, a loss or a flag in fp32
 
 
-def reduce_signals(mine: Rank, chunk: int, step: int | None) -> Cuts:
+def reduce_signals(rank_plan: RankPlan, chunk: int, step: int | None) -> Cuts:
     """Where in its last backward a chunk tells that a bucket is complete; *step* None: of the pass's own microbatch."""
-    if not (mine.reduces and mine.sharding.overlapped):
+    if not (rank_plan.reduces and rank_plan.sharding.overlapped):
         return {}
-    stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
+    stage, last = rank_plan.stages[chunk], _last_part(rank_plan.stages[chunk])
     ready: dict[int, tuple[Signal, ...]] = {}
-    for k, b in enumerate(mine.sharding.reductions[chunk]):
+    for k, b in enumerate(rank_plan.sharding.reductions[chunk]):
         at = min(b.after, last)
         ready[at] = (*ready.get(at, ()), Signal(f"ready.{stage.index}.{k}", step))
     return {at: Cut(after=signals) for at, signals in ready.items()}
 
 
-def with_gradients(mine: Rank, chunk: int, cuts: Cuts) -> Cuts:
+def with_gradients(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     """*cuts* of a chunk's first backward in a step, which makes the gradients of each part."""
-    parts = mine.parts.gradients(mine.stages[chunk])
-    each = mine.fresh_gradients / mine.trainable
+    parts = rank_plan.parts.gradients(rank_plan.stages[chunk])
+    each = rank_plan.fresh_gradients / rank_plan.trainable
     out = dict(cuts)
     for part, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
         cut = out.get(part, NOTHING)
@@ -43,14 +43,14 @@ def with_gradients(mine: Rank, chunk: int, cuts: Cuts) -> Cuts:
     return out
 
 
-def gather_waits(mine: Rank, chunk: int, step: int) -> Cuts:
+def gather_waits(rank_plan: RankPlan, chunk: int, step: int) -> Cuts:
     """Where in its first forward a chunk needs the parameters of a bucket."""
-    if not mine.gathers_ahead:
+    if not rank_plan.gathers_ahead:
         return {}
-    stage, last = mine.stages[chunk], _last_part(mine.stages[chunk])
+    stage, last = rank_plan.stages[chunk], _last_part(rank_plan.stages[chunk])
     return {
         min(b.after, last): Cut(before=(Wait(f"gathered.{stage.index}.{k}", step),))
-        for k, b in enumerate(mine.sharding.gathers[chunk])
+        for k, b in enumerate(rank_plan.sharding.gathers[chunk])
     }
 
 
@@ -58,97 +58,102 @@ def _last_part(stage: Stage) -> int:
     return stage.layers + 1 if stage.embedding else stage.layers
 
 
-def reductions(mine: Rank, step: int) -> Iterator[Task]:
+def reductions(rank_plan: RankPlan, step: int) -> Iterator[Task]:
     """The chain of data-parallel collectives: gathers before the first use, reductions as they are ready."""
-    sharding = mine.sharding
-    if mine.gathers_ahead:
+    sharding = rank_plan.sharding
+    if rank_plan.gathers_ahead:
         if step:
             yield Task(Template("updated", 0, (Wait("updated"),)), step)
-        for stage in mine.stages:
+        for stage in rank_plan.stages:
             buckets = reversed(list(enumerate(sharding.gathers[stage.chunk])))
             gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
-            if step and mine.skips(step - 1):  # nothing was updated
+            if step and rank_plan.skips(step - 1):  # nothing was updated
                 yield Task(Template("gather", stage.chunk, tuple(s for *_, after in gathers for s in after)), step)
             else:
-                yield Task(_collectives(mine, "gather", stage, gathers), step)
+                yield Task(_collectives(rank_plan, "gather", stage, gathers), step)
     if not sharding.overlapped:
         return
-    for chunk in sorted(mine.lasts, key=lambda c: mine.lasts[c]):
-        stage = mine.stages[chunk]
+    for chunk in sorted(rank_plan.lasts, key=lambda c: rank_plan.lasts[c]):
+        stage = rank_plan.stages[chunk]
         ready = [
-            (k, b, (Wait(f"ready.{stage.index}.{k}"),), tuple(offload.gradient_copies(mine, b, ALONE.on(Queue.DATA))))
+            (
+                k,
+                b,
+                (Wait(f"ready.{stage.index}.{k}"),),
+                tuple(offload.gradient_copies(rank_plan, b, ALONE.on(Queue.DATA))),
+            )
             for k, b in enumerate(sharding.reductions[chunk])
         ]
-        yield Task(_collectives(mine, "reduce", stage, ready), step)
+        yield Task(_collectives(rank_plan, "reduce", stage, ready), step)
     yield Task(Template("reduced", 0, (Signal("reduced"),)), step)
 
 
 def _collectives(
-    mine: Rank,
+    rank_plan: RankPlan,
     work: str,
     stage: Stage,
     some: Sequence[tuple[int, Bucket, tuple[Instruction, ...], tuple[Instruction, ...]]],
 ) -> Template:
     instructions: list[Instruction] = []
     for k, bucket, before, after in some:
-        instructions += [*before, *_collective(mine, f"{work} {stage.index}.{k}", Queue.DATA, bucket), *after]
+        instructions += [*before, *_collective(rank_plan, f"{work} {stage.index}.{k}", Queue.DATA, bucket), *after]
     return Template(work, stage.chunk, tuple(instructions))
 
 
-def _collective(mine: Rank, name: str, queue: Queue, bucket: Bucket) -> list[Meet]:
+def _collective(rank_plan: RankPlan, name: str, queue: Queue, bucket: Bucket) -> list[Meet]:
     """The collective of a bucket; nothing where there are no replicas."""
-    if not mine.parts.network.has(REPLICAS):
+    if not rank_plan.parts.network.has(REPLICAS):
         return []
     return [Meet(name, "dp", bucket.over.on(queue), bucket.operation, bucket.nbytes, stream="dp")]
 
 
-def update(mine: Rank, number: int) -> Template:
+def update(rank_plan: RankPlan, number: int) -> Template:
     """After a last backward: reductions that are left, tied embeddings, norm, optimizer, gathers, loss.
 
     Without a flush there is no norm of all gradients; of several updates per step the last one ends it. A step that is
     skipped ends once all ranks know that gradients have overflowed.
     """
-    sharding, has_replicas = mine.sharding, mine.parts.network.has(REPLICAS)
-    out: list[Piece] = [*_reduced(mine), *_agreed(mine, number)]
-    if mine.skips(number):
-        out.append(gradient_check(mine.parts, mine.rank))
+    sharding, has_replicas = rank_plan.sharding, rank_plan.parts.network.has(REPLICAS)
+    out: list[Piece] = [*_reduced(rank_plan), *_agreed(rank_plan, number)]
+    if rank_plan.skips(number):
+        out.append(gradient_check(rank_plan.parts, rank_plan.rank))
     else:
-        temporary = mine.states().step_transient * offload.on_gpu(mine)
-        step = offload.optimizer_step(mine, number)
+        temporary = rank_plan.states().step_transient * offload.on_gpu(rank_plan)
+        step = offload.optimizer_step(rank_plan, number)
         out += [Hold("temporary", temporary), *step, Hold("temporary", -temporary)]
         if has_replicas and sharding.gathers and not sharding.gathers_overlapped:
-            out += _exposed(mine, "gather")
-    out.append(Hold("gradients", -mine.fresh_gradients))
-    if not mine.ends_step(number):
+            out += _exposed(rank_plan, "gather")
+    out.append(Hold("gradients", -rank_plan.fresh_gradients))
+    if not rank_plan.ends_step(number):
         return Template.of(EARLY, 0, out)
-    return Template.of("update", 0, [*out, *_end(mine, number)])
+    return Template.of("update", 0, [*out, *_end(rank_plan, number)])
 
 
-def _reduced(mine: Rank) -> Iterator[Instruction]:
+def _reduced(rank_plan: RankPlan) -> Iterator[Instruction]:
     """What is left of the reductions, and the sum of both ends of a tied embedding."""
-    job = mine.parts.job
-    yield from (Wait(f"over.{chain}") for chain in chains(mine.sharding.flights))
-    if mine.parts.network.has(REPLICAS) or mine.offloads:
-        yield from _exposed(mine, "reduce") if not mine.sharding.overlapped else [Wait("reduced")]
-    if mine.parts.vocabulary is not None:
-        yield from mine.parts.vocabulary.tied(mine.rank)
-    elif _shares_embedding(mine):
+    job = rank_plan.parts.job
+    yield from (Wait(f"over.{chain}") for chain in chains(rank_plan.sharding.flights))
+    if rank_plan.parts.network.has(REPLICAS) or rank_plan.offloads:
+        yield from _exposed(rank_plan, "reduce") if not rank_plan.sharding.overlapped else [Wait("reduced")]
+    if rank_plan.parts.vocabulary is not None:
+        yield from rank_plan.parts.vocabulary.tied(rank_plan.rank)
+    elif _shares_embedding(rank_plan):
         nbytes = job.padded_vocab / job.parallel.tp * job.model.hidden * job.training.gradient_bytes
         yield Meet("tied embedding", "dp", STAGES.only(Ends()), "all_reduce", nbytes, stream="dp")
 
 
-def _agreed(mine: Rank, number: int) -> Iterator[Meet]:
+def _agreed(rank_plan: RankPlan, number: int) -> Iterator[Meet]:
     """The numbers that all ranks have to agree on before they update."""
-    job = mine.parts.job
-    group, skips, framework = agreeing(mine.parts, mine.sharding), mine.skips(number), job.framework
-    if not mine.parts.network.has(group) or job.pipeline.post_validation or mine.schedule.asynchronous:
+    job = rank_plan.parts.job
+    group, skips, framework = agreeing(rank_plan.parts, rank_plan.sharding), rank_plan.skips(number), job.framework
+    if not rank_plan.parts.network.has(group) or job.pipeline.post_validation or rank_plan.schedule.asynchronous:
         return
     if job.training.loss_scaling or skips or job.sharding.strategy in framework.communication.overflow_checked:
         yield Meet(
             "overflow check", "other", group, "all_reduce", float(framework.communication.overflow_bytes), stream="dp"
         )
     if not skips:
-        for nbytes in mine.sharding.norms:
+        for nbytes in rank_plan.sharding.norms:
             yield Meet("gradient norm", "other", group, "all_reduce", nbytes, stream="dp")
 
 
@@ -158,33 +163,33 @@ def agreeing(parts: Parts, sharding: ShardingPlan) -> Group:
     return MODEL if alone else WORLD
 
 
-def _end(mine: Rank, number: int) -> Iterator[Instruction]:
+def _end(rank_plan: RankPlan, number: int) -> Iterator[Instruction]:
     """What follows the last update of a step."""
-    job, framework = mine.parts.job, mine.parts.job.framework
-    if mine.parts.network.has(REPLICAS) and any(s.head for s in mine.stages):
+    job, framework = rank_plan.parts.job, rank_plan.parts.job.framework
+    if rank_plan.parts.network.has(REPLICAS) and any(s.head for s in rank_plan.stages):
         yield Meet("loss", "other", REPLICAS, "all_reduce", SCALAR, stream="dp")
     if framework.host.step_seconds > 0 and not framework.host.cuda_graph:
         yield Kernel("data, logging", "host", framework.host.step_seconds, 0.0, 0.0)
-    if mine.gathers_ahead and number + 1 < job.steps:
+    if rank_plan.gathers_ahead and number + 1 < job.steps:
         yield Signal("updated", number + 1)
 
 
-def _exposed(mine: Rank, work: str) -> list[Instruction]:
+def _exposed(rank_plan: RankPlan, work: str) -> list[Instruction]:
     """Collectives that the compute chain waits for, and the copies that follow them."""
-    chunks = mine.sharding.reductions if work == "reduce" else mine.sharding.gathers
+    chunks = rank_plan.sharding.reductions if work == "reduce" else rank_plan.sharding.gathers
     out: list[Instruction] = []
-    for c in sorted(range(len(chunks)), key=lambda c: mine.stages[c].first):
+    for c in sorted(range(len(chunks)), key=lambda c: rank_plan.stages[c].first):
         for k, bucket in enumerate(chunks[c]):
-            out += _collective(mine, f"{work} {mine.stages[c].index}.{k}", Queue.COMPUTE, bucket)
-            out += offload.gradient_copies(mine, bucket, ALONE) if work == "reduce" else ()
+            out += _collective(rank_plan, f"{work} {rank_plan.stages[c].index}.{k}", Queue.COMPUTE, bucket)
+            out += offload.gradient_copies(rank_plan, bucket, ALONE) if work == "reduce" else ()
     return out
 
 
-def _shares_embedding(mine: Rank) -> bool:
-    stages = mine.parts.stages
+def _shares_embedding(rank_plan: RankPlan) -> bool:
+    stages = rank_plan.parts.stages
     return (
-        mine.parts.job.model.tied_embeddings
-        and mine.parts.job.model.lora is None
+        rank_plan.parts.job.model.tied_embeddings
+        and rank_plan.parts.job.model.lora is None
         and stages[0].rank != stages[-1].rank
-        and mine.rank in (stages[0].rank, stages[-1].rank)
+        and rank_plan.rank in (stages[0].rank, stages[-1].rank)
     )

@@ -23,7 +23,7 @@ Event = tuple[str, int]
 
 def verify(system: System) -> None:
     """Raise InvalidProgram that names the first thing that breaks the contract."""
-    facts = [_Facts(p) for p in system.programs]
+    facts = [_ProgramFacts(p) for p in system.programs]
     for k, fact in enumerate(facts):
         _one_chain_each(k, fact)
     for peers, communicator in system.communicators.items():
@@ -50,13 +50,13 @@ class _Steps(NamedTuple):
 
     @classmethod
     def of(cls, template: Template) -> _Steps:
-        found: dict[type, list[Instruction]] = {Meet: [], Send: [], Wait: [], Signal: [], Kernel: []}
+        by_kind: dict[type, list[Instruction]] = {Meet: [], Send: [], Wait: [], Signal: [], Kernel: []}
         for i in template.instructions:
-            found[type(i)].append(i)
-        return cls(*(tuple(found[kind]) for kind in (Meet, Send, Wait, Signal)))  # type: ignore[arg-type]
+            by_kind[type(i)].append(i)
+        return cls(*(tuple(by_kind[kind]) for kind in (Meet, Send, Wait, Signal)))  # type: ignore[arg-type]
 
 
-class _Facts:
+class _ProgramFacts:
     """What a program posts, sets, waits for and allocates; templates are read once."""
 
     def __init__(self, program: Program):
@@ -88,15 +88,15 @@ class _Facts:
 
     def posts(self, communicator: Group) -> list[tuple[str, float]]:
         """Operations and sizes that the program posts to a communicator, in order."""
-        mine = {
+        posted = {
             key: [(m.operation, m.nbytes) for m in steps.meets if m.communicator == communicator]
             for key, steps in self.of.items()
         }
         chains = self.chains.get(communicator, {})
-        return [post for chain in chains for t in self.program.chains[chain] for post in mine[id(t.template)]]
+        return [post for chain in chains for t in self.program.chains[chain] for post in posted[id(t.template)]]
 
 
-def _one_chain_each(program: int, facts: _Facts) -> None:
+def _one_chain_each(program: int, facts: _ProgramFacts) -> None:
     for communicator, chains in facts.chains.items():
         if len(chains) > 1:
             raise InvalidProgram(
@@ -105,7 +105,7 @@ def _one_chain_each(program: int, facts: _Facts) -> None:
             )
 
 
-def _same_order(system: System, group: Group, communicator: Communicator, facts: list[_Facts]) -> None:
+def _same_order(system: System, group: Group, communicator: Communicator, facts: list[_ProgramFacts]) -> None:
     """All programs that share a group post the same operations and sizes in the same order."""
     (group_of,) = communicator.group_of
     member = np.flatnonzero(group_of >= 0)
@@ -130,7 +130,9 @@ def _difference(a: list[tuple[str, float]], b: list[tuple[str, float]]) -> str:
     return f"at number {at}: {a[at : at + 1]} and {b[at : at + 1]}"
 
 
-def _messages_arrive(system: System, messages: Messages, communicator: Communicator, facts: list[_Facts]) -> None:
+def _messages_arrive(
+    system: System, messages: Messages, communicator: Communicator, facts: list[_ProgramFacts]
+) -> None:
     """Each receiver waits for each event that its sender sets, once."""
     senders, receivers = communicator.group_of
     who = np.flatnonzero(senders >= 0)

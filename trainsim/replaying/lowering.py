@@ -146,12 +146,12 @@ def _pairs(ranks: int, distance: int, seconds: float) -> Communicator:
     groups = int(there.sum())
     sends, receives = np.full(ranks, -1, np.int64), np.full(ranks, -1, np.int64)
     sends[sender[there]] = receives[target[there]] = np.arange(groups)
-    one, none = np.ones(groups), np.zeros(0, np.int64)
+    per_group, none = np.ones(groups), np.zeros(0, np.int64)
     pattern = Pattern(
-        factor=0.0 * one,
-        bandwidth=one,
-        latency=seconds * one,
-        ramp=0.0 * one,
+        factor=0.0 * per_group,
+        bandwidth=per_group,
+        latency=seconds * per_group,
+        ramp=0.0 * per_group,
         use_group=none,
         use_resource=none,
         use_amount=np.zeros(0),

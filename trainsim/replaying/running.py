@@ -34,12 +34,12 @@ def spans(
         trace = run(unfolded(lower(order, times.scaled(scale), rows, iterations)))
     except Deadlock as stuck:  # whose message has a time in the clock's unit
         raise Deadlock("the order waits for itself:", stuck.waiting) from None
-    found = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
+    spans_of_rank = [_kernels(trace, rank, scale) for rank in range(order.ranks)]
     if rows is not None:
         for rank, row in enumerate(rows):
             cells = np.array([not isinstance(step, MessageBatch) for step in row] * iterations, bool)
-            found[rank] = found[rank][0][cells], found[rank][1][cells]
-    return tuple(s for s, _ in found), tuple(e for _, e in found)
+            spans_of_rank[rank] = spans_of_rank[rank][0][cells], spans_of_rank[rank][1][cells]
+    return tuple(s for s, _ in spans_of_rank), tuple(e for _, e in spans_of_rank)
 
 
 def _scale(order: Order, times: Times, iterations: int) -> float:

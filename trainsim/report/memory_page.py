@@ -39,7 +39,7 @@ def memory_charts(result: Result) -> str:
     some = drawn(use)
     top = top_of(use)
     who = drawn_ranks(result, [stage.rank for stage in some])
-    charts = [_chart(result, stage, one, top) for stage, one in zip(some, who, strict=True)]
+    charts = [_chart(result, stage, ranks_of_stage, top) for stage, ranks_of_stage in zip(some, who, strict=True)]
     if len(some) < len(use.per_stage):
         charts.insert(len(some) // 2, "<p class='note'>...</p>")
     seen = dict.fromkeys(c for c in STACK if any(c in stage.levels for stage in some))

@@ -22,7 +22,7 @@ def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Callable
     A terminal shows it on standard error, a notebook in the cell, once it takes more than a moment.
     """
     if _kernel() and wanted is not False:
-        cell = _Cell(title, total)
+        cell = _NotebookBar(title, total)
         yield cell.advance
         cell.clear()
         return
@@ -102,7 +102,7 @@ def _kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class _Cell:
+class _NotebookBar:
     """A bar in the output of a cell, by nothing but IPython's display."""
 
     def __init__(self, title: str, total: int):

@@ -51,8 +51,8 @@ def result_dict(result: Result) -> dict[str, Any]:
 
 
 def _bubble(result: Result) -> dict[str, Any]:
-    one = asdict(result.bubble)
-    return {**one, "per_stage": list(one["per_stage"]), "stages": list(one["stages"])}
+    bubble_fields = asdict(result.bubble)
+    return {**bubble_fields, "per_stage": list(bubble_fields["per_stage"]), "stages": list(bubble_fields["stages"])}
 
 
 def memory_dict(result: Result) -> dict[str, Any]:
@@ -86,11 +86,13 @@ def _store(store: Store) -> dict[str, Any]:
 
 
 def _estimate(result: Result) -> dict[str, Any]:
-    one = result.estimate
+    expected = result.estimate
     return {
-        "step_time_s": one.seconds,
-        "difference": one.difference,
-        "explanation": one.explanation,
-        "contention_s": one.facts.contention,
-        "phases": [{"name": p.name, "closed_form_s": p.closed_form, "simulated_s": p.simulated} for p in one.phases],
+        "step_time_s": expected.seconds,
+        "difference": expected.difference,
+        "explanation": expected.explanation,
+        "contention_s": expected.facts.contention,
+        "phases": [
+            {"name": p.name, "closed_form_s": p.closed_form, "simulated_s": p.simulated} for p in expected.phases
+        ],
     }

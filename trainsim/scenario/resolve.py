@@ -148,11 +148,11 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
     spec = context.spec.pipeline
     sizes: dict[str, int] = {"layers": model.layers, "pp": pp, "chunks": chunks}
     if spec.layout is None:
-        found = layout.derive(**sizes)
-        if isinstance(found, checks.Fault):
-            context.require(found)
+        balanced = layout.derive(**sizes)
+        if isinstance(balanced, checks.Fault):
+            context.require(balanced)
             raise AssertionError
-        stages, reason = found
+        stages, reason = balanced
         context.derived("pipeline.layout", format_layout(stages), reason)
         return stages
     given = layout.parse(spec.layout) if isinstance(spec.layout, str) else spec.layout

@@ -110,7 +110,7 @@ def coordinate(
     ([((0, 1), 0, 1)], 16)
     """
     persistent = frozenset(p for p, size in enumerate(sizes) if size <= limits.persistence_threshold)
-    state = _Pass(calls, sizes, limits, persistent, set(persistent if available is None else available))
+    state = _CoordinatorState(calls, sizes, limits, persistent, set(persistent if available is None else available))
     for step, call in enumerate(calls):
         state.gather(step, [p for p in call.parameters if p not in state.there])
         state.look_ahead(step)
@@ -120,7 +120,7 @@ def coordinate(
     return state.result()
 
 
-class _Pass:
+class _CoordinatorState:
     """What the coordinator remembers during a pass."""
 
     def __init__(

@@ -90,16 +90,16 @@ def units(job: Job) -> list[FsdpUnit]:
 
     FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
     """
-    one = whole(job)
-    held, trained = one.held_by_part, one.trained_by_part
+    whole_model = whole(job)
+    held, trained = whole_model.held_by_part, whole_model.trained_by_part
 
     def unit(first: int, last: int) -> FsdpUnit:
-        mine = {first, last}
-        elements, some = sum(held[p] for p in mine), sum(trained[p] for p in mine)
+        unit_parts = {first, last}
+        elements, some = sum(held[p] for p in unit_parts), sum(trained[p] for p in unit_parts)
         flat = job.framework.communication.fsdp == "fsdp1"
         return FsdpUnit(first, last, elements, elements if some and flat else some)
 
-    return [unit(one.last, 0), *(unit(k, k) for k in range(one.last - 1, 0, -1))]
+    return [unit(whole_model.last, 0), *(unit(k, k) for k in range(whole_model.last - 1, 0, -1))]
 
 
 def _once(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:

@@ -40,17 +40,19 @@ def gathered(job: Job, elements: int, tensors: int, *, ranks: int) -> Iterator[F
             yield FlightStep("traffic", 2 * full)
 
 
-def exchanged(job: Job, one: Whole, tensors: Sequence[int], size: int) -> Iterator[FlightStep]:
+def exchanged(job: Job, whole_model: Whole, tensors: Sequence[int], size: int) -> Iterator[FlightStep]:
     """The steps that reduce and scatter the gradients of some *tensors* over groups of *size* replicas."""
     plain = list(tensors)
     node = SHARD_SIZE.of(job) or 1
     if QUANTIZED_GRADIENTS.of(job) and node < replicas(job):
-        plain = [t for t in tensors if not (one.matrix[t] and one.sizes[t] % (2 * replicas(job)) == 0)]
+        plain = [t for t in tensors if not (whole_model.matrix[t] and whole_model.sizes[t] % (2 * replicas(job)) == 0)]
         for tensor in tensors:
             if tensor not in plain:
-                yield from _in_two_hops(job, one.sizes[tensor], node)
+                yield from _in_two_hops(job, whole_model.sizes[tensor], node)
     if plain:
-        yield FlightStep("reduce_scatter", float(job.training.gradient_bytes * one.elements(plain)), within(job, size))
+        yield FlightStep(
+            "reduce_scatter", float(job.training.gradient_bytes * whole_model.elements(plain)), within(job, size)
+        )
 
 
 def _in_two_hops(job: Job, elements: int, node: int) -> Iterator[FlightStep]:

@@ -81,18 +81,21 @@ def whole(job: Job) -> Whole:
     return _whole(job.model, job.parallel.tp, job.padded_vocab, job.training.recompute == "full")
 
 
-def ipg_buckets(one: Whole, bucket: float) -> Iterator[tuple[tuple[int, ...], int]]:
+def ipg_buckets(whole_model: Whole, bucket: float) -> Iterator[tuple[tuple[int, ...], int]]:
     """DeepSpeed's buckets of *bucket* elements: (tensors, the part whose gradients show that it is full)."""
-    for cut in ipg_cuts([one.sizes[t] for t in one.ready], bucket=int(bucket)):
-        tensors = one.ready[cut.last + 1 - cut.tensors : cut.last + 1]
+    for cut in ipg_cuts([whole_model.sizes[t] for t in whole_model.ready], bucket=int(bucket)):
+        tensors = whole_model.ready[cut.last + 1 - cut.tensors : cut.last + 1]
         following = cut.last + 1
-        yield tensors, one.part[one.ready[following]] if following < len(one.ready) else one.last
+        yield (
+            tensors,
+            whole_model.part[whole_model.ready[following]] if following < len(whole_model.ready) else whole_model.last,
+        )
 
 
 @lru_cache(maxsize=64)
 def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> Whole:
-    found = modules(model, tp, padded_vocab=padded_vocab)
-    first, base, frozen = _count_embedding(model, tp, padded_vocab), len(found.tensors), model.lora is not None
+    module_tensors = modules(model, tp, padded_vocab=padded_vocab)
+    first, base, frozen = _count_embedding(model, tp, padded_vocab), len(module_tensors.tensors), model.lora is not None
     tensors_of = {kind: len(layer_tensors(kind, tp)) for kind in counted(model.kinds)}
     adapters_of = {kind: [m.elements for m in adapter_tensors([kind], tp).matrices] for kind in tensors_of}
     layers = [(model.layers - k, kind) for k, kind in enumerate(model.kinds)]  # (part, kind) in forward order
@@ -103,11 +106,18 @@ def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> W
         *[0] * (base - first - len(inside)),
         *(part for part, kind in layers for _ in adapters_of[kind]),
     )
-    root = _adapted(found.root, base, [len(adapters_of[kind]) for _, kind in layers]) if frozen else found.root
+    root = (
+        _adapted(module_tensors.root, base, [len(adapters_of[kind]) for _, kind in layers])
+        if frozen
+        else module_tensors.root
+    )
     trace = calls(root, recompute=recompute)
     return Whole(
-        sizes=(*found.sizes, *(size for _, kind in layers for size in adapters_of[kind])),
-        matrix=(*(t.name == "weight" and "norm" not in t.module for t in found.tensors), *([True] * len(part[base:]))),
+        sizes=(*module_tensors.sizes, *(size for _, kind in layers for size in adapters_of[kind])),
+        matrix=(
+            *(t.name == "weight" and "norm" not in t.module for t in module_tensors.tensors),
+            *([True] * len(part[base:])),
+        ),
         trained=tuple(not frozen or t >= base for t in range(len(part))),
         part=part,
         ready=tuple(t for t in ready_order(root) if not frozen or t >= base),
@@ -146,10 +156,10 @@ def _parts_of_calls(trace: Sequence[Call], part: Sequence[int]) -> tuple[int, ..
     seen = False
     for k, call in enumerate(trace):
         seen = seen and k != backward
-        found = part[call.parameters[0]] if call.parameters else None
-        if found is not None and found not in (0, top):
+        part_of_call = part[call.parameters[0]] if call.parameters else None
+        if part_of_call is not None and part_of_call not in (0, top):
             seen = True
-        out.append(0 if found == top and seen != (k >= backward) else found)
+        out.append(0 if part_of_call == top and seen != (k >= backward) else part_of_call)
     following = 0 if backward == len(trace) else top
     for k in range(len(out) - 1, -1, -1):
         if k == backward - 1 and out[k] is None:

@@ -28,17 +28,19 @@ def zero1(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPla
     With several instances each shares the states among its own ranks: gradients are reduce-scattered within it, the
     shards summed over all, and parameters gathered within it.
     """
-    overlap, mine = job.sharding.overlap, trained(groups)
+    overlap, trained_groups = job.sharding.overlap, trained(groups)
     gather_overlap = overlap and job.framework.communication.parameter_gather_overlap
     chunks = range(len(groups[0].chunks))
     return ShardingPlan(
-        reductions=tuple(by_readiness(b for g in mine for b in _reductions(job, stage, c, g)) for c in chunks),
+        reductions=tuple(
+            by_readiness(b for g in trained_groups for b in _reductions(job, stage, c, g)) for c in chunks
+        ),
         gathers=tuple(
-            by_readiness(b for g in mine for b in _gathers(job, stage, c, g, gather_overlap)) for c in chunks
+            by_readiness(b for g in trained_groups for b in _gathers(job, stage, c, g, gather_overlap)) for c in chunks
         ),
         overlapped=overlap,
         gathers_overlapped=gather_overlap,
-        shards={group.name: Shards(optimizer=_size(job, group)) for group in mine},
+        shards={group.name: Shards(optimizer=_size(job, group)) for group in trained_groups},
     )
 
 

@@ -26,33 +26,33 @@ from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 
 def zero2(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Reductions beside every backward, a gather per step."""
-    size, one = replicas(job), whole(job)
-    bucket = bucket_size(job, 0, 0, overlapped=True, replicas=size) or float(one.trainable)
-    marks = tuple(gradient_marks(job, one, min(bucket, one.trainable) * (1 + job.sharding.overlap)))
+    size, whole_model = replicas(job), whole(job)
+    bucket = bucket_size(job, 0, 0, overlapped=True, replicas=size) or float(whole_model.trainable)
+    marks = tuple(gradient_marks(job, whole_model, min(bucket, whole_model.trainable) * (1 + job.sharding.overlap)))
 
     def back(role: Role) -> PassFlights:
-        return PassFlights(in_issue_order(_reductions(job, one, bucket, role), "B"), marks)
+        return PassFlights(in_issue_order(_reductions(job, whole_model, bucket, role), "B"), marks)
 
     plan = {role: back(role) if role.work == "B" else PassFlights() for role in roles()}
     if not job.sharding.overlap:
         plan = {role: in_turn(beside) for role, beside in plan.items()}
-    nbytes = float(job.training.number_bytes * one.trainable)
+    nbytes = float(job.training.number_bytes * whole_model.trainable)
     return ShardingPlan(
         reductions=((),),
-        gathers=((Bucket("all_gather", nbytes, one.last),),),
+        gathers=((Bucket("all_gather", nbytes, whole_model.last),),),
         shards={group.name: Shards(gradients=size, optimizer=size) for group in groups},
         flights=plan,
     )
 
 
-def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Flight]:
+def _reductions(job: Job, whole_model: Whole, bucket: float, role: Role) -> Iterator[Flight]:
     """Each bucket may leave when the one before it has arrived, and the backward waits until it may."""
-    found = list(ipg_buckets(one, bucket))
-    for k, (tensors, full) in enumerate(found):
-        elements = one.elements(tensors)
+    buckets = list(ipg_buckets(whole_model, bucket))
+    for k, (tensors, full) in enumerate(buckets):
+        elements = whole_model.elements(tensors)
         nbytes = float(job.training.gradient_bytes * elements)
         copies = gradient_steps(job, elements / replicas(job), first=role.first, last=role.last)
-        following = found[k + 1][1] if k + 1 < len(found) else one.last
+        following = buckets[k + 1][1] if k + 1 < len(buckets) else whole_model.last
         yield Flight(
             f"reduce {k}",
             (FlightStep(job.framework.communication.zero1_operation, nbytes), *copies),
@@ -63,18 +63,18 @@ def _reductions(job: Job, one: Whole, bucket: float, role: Role) -> Iterator[Fli
         )
 
 
-def gradient_marks(job: Job, one: Whole, buffered: float) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
+def gradient_marks(job: Job, whole_model: Whole, buffered: float) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
     """What a backward does with gradients: each is there until it is copied into a bucket, one at a time; *buffered*
     elements of buckets are held from its start to its end."""
     per_element = job.training.gradient_bytes
     yield PassMoment(0), Hold("buffers", per_element * buffered)
-    largest = one.largest_by_part
-    for part, elements in one.trained_by_part.items():
+    largest = whole_model.largest_by_part
+    for part, elements in whole_model.trained_by_part.items():
         if elements:
             yield PassMoment(part), Hold("gradients", float(per_element * largest[part]))
             yield PassMoment(part, after=True), FlightStep("traffic", 2.0 * per_element * elements)
             yield PassMoment(part, after=True), Hold("gradients", -float(per_element * largest[part]))
-    yield PassMoment(one.last, after=True), Hold("buffers", -per_element * buffered)
+    yield PassMoment(whole_model.last, after=True), Hold("buffers", -per_element * buffered)
 
 
 def refuses(job: Job) -> Iterator[Refusal]:

@@ -53,26 +53,30 @@ def zero3(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPla
 
 def partitioned(job: Job, groups: Sequence[ParameterGroup], size: int) -> ShardingPlan:
     """The exchange of parameters that groups of *size* replicas share; beyond a group gradients are summed once."""
-    one = whole(job)
+    whole_model = whole(job)
     limits = limits_of(job)
-    found = coordinate(one.trace, one.sizes, limits=limits)
+    coordination = coordinate(whole_model.trace, whole_model.sizes, limits=limits)
     if size == 1 and job.sharding.offload.parameters == "none":  # nothing is ever gathered
-        found = replace(found, gathers=(), releases=(), persistent=0)
-    passes = _GatheredPasses(job, one, found, size, {})
+        coordination = replace(coordination, gathers=(), releases=(), persistent=0)
+    passes = _GatheredPasses(job, whole_model, coordination, size, {})
     plan = {role: passes.beside(passes.kind(role)) for role in roles()}
     per_element = job.training.number_bytes
-    persistent = [p for p in one.sizes if p <= limits.persistence_threshold and found.persistent]
+    persistent = [p for p in whole_model.sizes if p <= limits.persistence_threshold and coordination.persistent]
     secondary = SECONDARY.of(job)
     return ShardingPlan(
-        reductions=(tuple(_over_groups(job, one, size)),),
-        gathers=(tuple(Bucket("all_gather", float(per_element * p), one.last, within(job, size)) for p in persistent),),
+        reductions=(tuple(_over_groups(job, whole_model, size)),),
+        gathers=(
+            tuple(
+                Bucket("all_gather", float(per_element * p), whole_model.last, within(job, size)) for p in persistent
+            ),
+        ),
         shards={group.name: Shards.of_all(size) for group in groups},
-        norms=_norms(job, sum(one.sizes)),
+        norms=_norms(job, sum(whole_model.sizes)),
         flights=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
-            "buffers": job.training.gradient_bytes * min(passes.bucket, float(one.trainable)),
-            "weights": float(per_element * sum(one.sizes)) / secondary if secondary else 0.0,
+            "buffers": job.training.gradient_bytes * min(passes.bucket, float(whole_model.trainable)),
+            "weights": float(per_element * sum(whole_model.sizes)) / secondary if secondary else 0.0,
         },
     )
 
@@ -99,13 +103,13 @@ def limits_of(job: Job) -> Limits:
     )
 
 
-def _over_groups(job: Job, one: Whole, size: int) -> Iterator[Bucket]:
+def _over_groups(job: Job, whole_model: Whole, size: int) -> Iterator[Bucket]:
     """Sums of the shards over groups, once per step, in the buckets of the reductions."""
     if size == replicas(job):
         return
-    for tensors, _ in ipg_buckets(one, reduce_bucket(job)):
-        nbytes = float(job.training.gradient_bytes * one.elements(tensors)) / size
-        yield Bucket("all_reduce", nbytes, one.last, across(size))
+    for tensors, _ in ipg_buckets(whole_model, reduce_bucket(job)):
+        nbytes = float(job.training.gradient_bytes * whole_model.elements(tensors)) / size
+        yield Bucket("all_reduce", nbytes, whole_model.last, across(size))
 
 
 def reduce_bucket(job: Job) -> float:
@@ -118,8 +122,8 @@ class _GatheredPasses:
     """Both passes of a model whose parameters *size* replicas share."""
 
     job: Job
-    one: Whole
-    found: Coordination
+    whole_model: Whole
+    coordination: Coordination
     size: int
     known: dict[Role, PassFlights]
 
@@ -140,30 +144,30 @@ class _GatheredPasses:
 
     def forward(self, role: Role) -> PassFlights:
         """Gathers ahead of the layers; some are for the backward already."""
-        gathers = self.found.forward_gathers
+        gathers = self.coordination.forward_gathers
         flights = in_issue_order(self._flights(gathers, role), "F")
         return PassFlights(flights, tuple(self._held("F")))
 
     def backward(self, role: Role) -> PassFlights:
         """Gathers, what the forward has gathered ahead, and reductions."""
-        gathers = self.found.backward_gathers
+        gathers = self.coordination.backward_gathers
         flights = in_issue_order((*self._flights(gathers, role), *self._reductions(role)), "B")
-        marks = (*gradient_marks(self.job, self.one, 0.0), *self._held("B"))
+        marks = (*gradient_marks(self.job, self.whole_model, 0.0), *self._held("B"))
         waits = tuple(
             (self._when(needed), _name(issued, needed))
-            for (issued, needed), _ in self._together(self.found.forward_gathers)
-            if needed >= self.found.backward
+            for (issued, needed), _ in self._together(self.coordination.forward_gathers)
+            if needed >= self.coordination.backward
         )
         return PassFlights(flights, marks, waits)
 
     def _when(self, call: int) -> PassMoment:
-        return PassMoment(self.one.at[call])
+        return PassMoment(self.whole_model.at[call])
 
     def _together(self, gathers: Sequence[Gather]) -> Iterator[tuple[tuple[int, int], list[Gather]]]:
         """Gathers that are issued at one part and needed at one part are one flight: ((issued, needed) calls, them)."""
 
         def key(gather: Gather) -> tuple[bool, PassMoment, PassMoment]:
-            later = gather.issued < self.found.backward <= gather.needed
+            later = gather.issued < self.coordination.backward <= gather.needed
             return later, self._when(gather.issued), self._when(gather.needed)
 
         for _, some in groupby(gathers, key):
@@ -175,7 +179,7 @@ class _GatheredPasses:
         again = second is not None and not (role.work == "F" and role.first)
         for (issued, needed), some in self._together(gathers):
             full = float(self.job.training.number_bytes * sum(g.elements for g in some))
-            later = issued < self.found.backward <= needed
+            later = issued < self.coordination.backward <= needed
             ranks = second if again and second else self.size
             packed = full if any(len(g.parameters) > 1 for g in some) else 0.0
             yield Flight(
@@ -198,29 +202,33 @@ class _GatheredPasses:
     def _held(self, work: str) -> Iterator[tuple[PassMoment, Hold]]:
         """Parameters that are there: the most of a part's calls from its start, and what is left at its end."""
         per_element = self.job.training.number_bytes
-        most, after = self.found.levels(len(self.one.at))
-        back = self.found.backward
+        most, after = self.coordination.levels(len(self.whole_model.at))
+        back = self.coordination.backward
         calls = range(back, len(after)) if work == "B" else range(back)
         live = after[back - 1] if work == "B" else 0
-        for part, some in groupby(calls, lambda call: self.one.at[call]):
-            mine = list(some)
-            top, left = max(most[call] for call in mine), after[mine[-1]]
+        for part, some in groupby(calls, lambda call: self.whole_model.at[call]):
+            of_part = list(some)
+            top, left = max(most[call] for call in of_part), after[of_part[-1]]
             yield PassMoment(part), Hold("gathered", float(per_element * (top - live)))
             yield PassMoment(part, after=True), Hold("gathered", float(per_element * (left - top)))
             live = left
 
     def _reductions(self, role: Role) -> Iterator[Flight]:
-        found = list(ipg_buckets(self.one, self.bucket))
-        for k, (tensors, full) in enumerate(found):
-            elements = self.one.elements(tensors)
+        buckets = list(ipg_buckets(self.whole_model, self.bucket))
+        for k, (tensors, full) in enumerate(buckets):
+            elements = self.whole_model.elements(tensors)
             nbytes = float(self.job.training.gradient_bytes * elements)
             own = elements / self.size
             copies = gradient_steps(self.job, own, sharded=True, first=role.first, last=role.last)
             yield Flight(
                 f"reduce {k}",
-                (FlightStep("traffic", 2 * nbytes), *exchanged(self.job, self.one, tensors, self.size), *copies),
+                (
+                    FlightStep("traffic", 2 * nbytes),
+                    *exchanged(self.job, self.whole_model, tensors, self.size),
+                    *copies,
+                ),
                 issued=PassMoment(full, after=True),
-                needed=PassMoment(full, after=True) if k == len(found) - 1 or not self.job.sharding.overlap else None,
+                needed=PassMoment(full, after=True) if k == len(buckets) - 1 or not self.job.sharding.overlap else None,
                 takes=(Hold("buffers", nbytes),),
                 gives=(Hold("buffers", -nbytes),),
             )

@@ -17,23 +17,23 @@ LISTED, NEAREST = 10, 6
 """Changes that are listed: of those that fit, of those that come near."""
 
 
-def fitting(found: Fitting) -> Section:
+def fitting(tried_ways: Fitting) -> Section:
     """Changes with which all fits, then those that take less, and why others are not among them."""
-    now = found.now
+    now = tried_ways.now
     blocks: list[Block] = []
-    if found.fitting:
-        blocks.append(_table(found.fitting[:LISTED], commands=True))
+    if tried_ways.fitting:
+        blocks.append(_table(tried_ways.fitting[:LISTED], commands=True))
     elif now.fits:
         blocks.append(Paragraph("nothing that was tried takes less"))
     else:
         blocks.append(Paragraph("nothing that was tried fits, not even together", "strong"))
-    if found.smaller:
-        title = "Less, but too much" if found.fitting else "The nearest"
-        blocks.append(_table(found.smaller[:NEAREST], commands=not found.fitting, title=title))
-    if found.useless:
-        blocks.append(Paragraph(f"no less memory: {'; '.join(tried.title for tried in found.useless)}", "quiet"))
-    if found.refused:
-        blocks.append(_refused(found.refused))
+    if tried_ways.smaller:
+        title = "Less, but too much" if tried_ways.fitting else "The nearest"
+        blocks.append(_table(tried_ways.smaller[:NEAREST], commands=not tried_ways.fitting, title=title))
+    if tried_ways.useless:
+        blocks.append(Paragraph(f"no less memory: {'; '.join(tried.title for tried in tried_ways.useless)}", "quiet"))
+    if tried_ways.refused:
+        blocks.append(_refused(tried_ways.refused))
     note = "each was run; the change of the step is per token: for as many sequences"
     return Section("What would free memory" if now.fits else "What would make it fit", tuple(blocks), note)
 

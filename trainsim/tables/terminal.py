@@ -125,28 +125,28 @@ class _Lines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
 
-        found = fit(self.table, options.max_width)
-        if any(column.header for column in found.table.columns):
-            yield _line([Text(column.header, style="dim") for column in found.table.columns], found)
-        for k in found.table.shown():
+        fitted = fit(self.table, options.max_width)
+        if any(column.header for column in fitted.table.columns):
+            yield _line([Text(column.header, style="dim") for column in fitted.table.columns], fitted)
+        for k in fitted.table.shown():
             if k is None:
                 yield Text("...")
                 continue
-            yield from _row(found, k)
-        if names := [name for name in found.dropped if name]:
+            yield from _row(fitted, k)
+        if names := [name for name in fitted.dropped if name]:
             yield Prose(f"[dim]not shown at this width: {', '.join(names)}")
 
 
-def _row(found: Fit, k: int) -> Iterator[Text | RenderableType]:
+def _row(fitted: Fit, k: int) -> Iterator[Text | RenderableType]:
     """The lines of a row, and its detail."""
     from rich.padding import Padding
 
-    table = found.table
+    table = fitted.table
     stacks = [
-        _cell(column, table.rows[k][j], table.texts[k][j], found.widths[j]) for j, column in enumerate(table.columns)
+        _cell(column, table.rows[k][j], table.texts[k][j], fitted.widths[j]) for j, column in enumerate(table.columns)
     ]
     for number in range(max(map(len, stacks), default=0)):
-        yield _line([stack[number] if number < len(stack) else None for stack in stacks], found)
+        yield _line([stack[number] if number < len(stack) else None for stack in stacks], fitted)
     if table.details and table.details[k]:
         from rich.markup import escape
 
@@ -173,16 +173,16 @@ def _cut(line: Text, width: int) -> Text:
     return line
 
 
-def _line(cells: Sequence[Text | None], found: Fit) -> Text:
+def _line(cells: Sequence[Text | None], fitted: Fit) -> Text:
     """Cells side by side as one line."""
     from rich.text import Text
 
     out = Text(no_wrap=True, overflow="crop")
-    for k, (cell, width) in enumerate(zip(cells, found.widths, strict=True)):
+    for k, (cell, width) in enumerate(zip(cells, fitted.widths, strict=True)):
         text = cell or Text()
         space = " " * max(width - len(text), 0)
-        right = found.table.stands_right(k)
-        out.append(" " * found.gap if k else "")
+        right = fitted.table.stands_right(k)
+        out.append(" " * fitted.gap if k else "")
         out.append_text(Text.assemble(space, text) if right else Text.assemble(text, space))
     out.rstrip()
     return out
@@ -225,7 +225,9 @@ def _block(block: Block) -> Iterator[RenderableType]:
             letters = ", ".join(f"{key.letter} {key.words}".strip() for key in keys)
             yield Prose(_plain(f"{title} {letters}".strip()), "dim")
         case Figures(figures):
-            rows = tuple((Sign(one.name, "strong"), Sign(f"{one.value}, {one.note}", one.tone)) for one in figures)
+            rows = tuple(
+                (Sign(figure.name, "strong"), Sign(f"{figure.value}, {figure.note}", figure.tone)) for figure in figures
+            )
             yield rich_table(Table(columns=(Column(), Column(wraps=True)), rows=rows))
         case Table():
             yield rich_table(block)

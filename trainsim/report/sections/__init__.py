@@ -48,6 +48,6 @@ def section(name: str, *, place: int, shown_by: tuple[str, ...]) -> Callable[[Bu
 def report(result: Result, reader: str, made: Mapping[str, Section] = MappingProxyType({})) -> list[Section]:
     """All sections that *reader* (TERMINAL, PAGE or CARD) shows of a result, in their order; *made* has those that are
     there already, by name."""
-    known = sorted((one.place, name, one) for name, one in sections.items() if reader in one.shown_by)
-    built = (made[name] if name in made else one.build(result) for _, name, one in known)
-    return [one for one in built if one is not None]
+    known = sorted((listed.place, name, listed) for name, listed in sections.items() if reader in listed.shown_by)
+    built = (made[name] if name in made else listed.build(result) for _, name, listed in known)
+    return [listed for listed in built if listed is not None]

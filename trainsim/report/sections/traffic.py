@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @section("communication", place=60, shown_by=(PAGE,))
 def traffic(result: Result) -> Section | None:
     """Bytes, operations and time of each kind of communication."""
-    some = {kind: one for kind, one in result.communication.items() if one.operations}
+    some = {kind: kind_traffic for kind, kind_traffic in result.communication.items() if kind_traffic.operations}
     if not some:
         return None
     step = result.step_time
@@ -33,14 +33,14 @@ def traffic(result: Result) -> Section | None:
         rows=tuple(
             (
                 kind,
-                one.operations,
-                one.bytes_per_rank,
-                one.bytes_inter_node_per_rank,
-                one.time_s,
-                one.waiting_s,
-                one.exposed_s,
+                kind_traffic.operations,
+                kind_traffic.bytes_per_rank,
+                kind_traffic.bytes_inter_node_per_rank,
+                kind_traffic.time_s,
+                kind_traffic.waiting_s,
+                kind_traffic.exposed_s,
             )
-            for kind, one in some.items()
+            for kind, kind_traffic in some.items()
         ),
     )
     note = "mean rank, one step; late peers: time until the last rank joins; exposed: not hidden by computation"

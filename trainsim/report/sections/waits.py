@@ -12,7 +12,7 @@ from trainsim.tables.cells import Bar, Cell, Unit
 from trainsim.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from trainsim.analysis.breakdown import Wait
+    from trainsim.analysis.breakdown import StageWait
     from trainsim.result.result import Result
 
 LONGEST, WORTH = 8, 0.005
@@ -41,7 +41,7 @@ def waits(result: Result) -> Section | None:
     return Section("Who waits for whom", (table,), "mean rank of a stage, whole step, longest first")
 
 
-def _row(wait: Wait, step: float) -> tuple[Cell, ...]:
+def _row(wait: StageWait, step: float) -> tuple[Cell, ...]:
     share = wait.seconds / step
     return (
         str(wait.stage),
