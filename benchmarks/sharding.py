@@ -16,7 +16,7 @@ from typing import Any
 
 import trainsim as ts
 from benchmarks.zeropp import insert
-from trainsim.program.rank import Rank
+from trainsim.program.rank import RankPlan
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "sharding.md"
@@ -64,7 +64,10 @@ def row(strategy: str, framework: str, options: Mapping[str, object]) -> str:
     once = result(strategy, framework, options, 1)
     often = result(strategy, framework, options, ACCUMULATED)
     parameters = float(once.parameters["total"])
-    memory, fresh = once.simulation.programs[0].memory, Rank(parts=once.simulation.plan.parts, rank=0).fresh_gradients
+    memory, fresh = (
+        once.simulation.programs[0].memory,
+        RankPlan(parts=once.simulation.plan.parts, rank=0).fresh_gradients,
+    )
     held = replace(memory, gradients=memory.gradients + fresh)
     states = " | ".join(f"{getattr(held, part) / parameters:.2f}" for part in STATES)
     name = strategy + "".join(f", {key} {str(value).lower()}" for key, value in options.items())
