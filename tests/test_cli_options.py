@@ -59,6 +59,18 @@ def test_the_whole_trace_can_be_asked_for(small: str) -> None:
     assert written("out/small") == {"trace.json.gz"}
 
 
+@pytest.mark.parametrize(
+    ("files", "events", "said"),
+    [("trace", 60, True), ("whole-trace", 60, False), ("result", 60, False), ("trace", 10**9, False)],
+)
+def test_the_terminal_says_when_the_trace_is_an_excerpt(
+    small: str, files: str, events: int, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("trainsim.report.chrome.MOST_EVENTS", events)
+    assert status("run", small, "--files", files) == 0
+    assert ("The trace holds an excerpt: ranks" in " ".join(capsys.readouterr().out.split())) is said
+
+
 def test_a_variant_never_overwrites_another(small: str) -> None:
     for words in ([], ["--set", "parallel.tp=1"], ["--set", "parallel.tp=4", "--set", "parallel.pp=1"]):
         assert status("run", small, "--files", "result", *words) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
 from inspect import getdoc, isfunction
@@ -14,9 +13,9 @@ from trainsim.cli.options import Json
 from trainsim.cli.writing import print_json, render
 from trainsim.errors import UnknownName
 from trainsim.tables.cells import Sign
+from trainsim.tables.prose import unmarked
 from trainsim.tables.table import Column, Table
 
-EMPHASIS = re.compile(r"[*`](\w[^*`]*)[*`]")
 KINDS = {  # where the things of each kind are, and what they are
     "models": ("trainsim.models.known", "MODELS", "model shapes"),
     "gpus": ("trainsim.hardware.gpu", "GPUS", "GPUs: datasheet and measured kernels"),
@@ -69,4 +68,4 @@ def sentence(item: Any, home: str) -> str:
         others = [part.__module__ for part in parts if isfunction(part) and part.__module__ != type(item).__module__]
         described_by = next((sys.modules[name] for name in (home, *others) if name in sys.modules), None)
         text = (described_by.__doc__ or "") if described_by else ""
-    return EMPHASIS.sub(r"\1", " ".join(text.strip().split("\n\n")[0].replace("``", "`").split()))
+    return unmarked(" ".join(text.strip().split("\n\n")[0].split()))

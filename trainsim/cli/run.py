@@ -94,6 +94,7 @@ def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: 
 
 
 def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
+    from trainsim.report.chrome import excerpt
     from trainsim.report.files import save
     from trainsim.report.progress import working
     from trainsim.report.text import written
@@ -105,4 +106,5 @@ def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool)
     if as_json:
         print("\n".join(map(str, paths)), file=sys.stderr)
     else:
-        render(written(paths))
+        part = excerpt(result).words if "trace" in kinds and not whole else ""
+        render(written(paths, excerpt=part))

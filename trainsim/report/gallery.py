@@ -6,7 +6,6 @@ The page of all schedules, a table and a chart of each, from replays.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from inspect import getdoc
@@ -20,13 +19,13 @@ from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import Traits
 from trainsim.tables.blocks import Paragraph, Section, Source
+from trainsim.tables.prose import unmarked
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_number_of
 
 RANKS, MICROBATCHES = 4, 8
 GROUPS = {"seq1f1b": 2, "terapipe": 2, "llama3": 8}
 """Groups that show what is special about a schedule; the others have their usual one."""
-EMPHASIS = re.compile(r"[*`](\w[^*`]*)[*`]")
 COLUMNS, READABLE, TERMINAL = 4, 2, 74
 """Characters of a chart per unit of time, the fewest that can be read, and those of a chart in a terminal."""
 
@@ -90,7 +89,7 @@ def schedule_section(name: str, *, ranks: int, microbatches: int, chunks: int | 
     table = Table(columns=(Column(), Column(wraps=True)), rows=tuple(row for row in rows if row[1]))
     chart = "\n".join(map(_both_ends, _chart(name, step, per_unit)))
     note = f"{ranks} ranks, {microbatches} microbatches; F, I and W of a rank's layers take 1 each, messages no time"
-    return Section(name, (Paragraph(EMPHASIS.sub(r"\1", _about(name))), Source(chart), table), note)
+    return Section(name, (Paragraph(unmarked(_about(name))), Source(chart), table), note)
 
 
 def order_of(name: str, *, ranks: int, microbatches: int, chunks: int | None = None) -> list[list[str]]:

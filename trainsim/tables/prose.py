@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"(?<=\d) (?=(?:[munp]?s|[KMGT]?i?B|TFLOP/s|[kMBT]|%|tokens/s|samples/s)\b)")
 """The space between a number and its unit."""
 TIED = "\N{NO-BREAK SPACE}"
+CODE, EMPHASIS = re.compile(r"`+([^`]+)`+"), re.compile(r"(?<!\w)\*(\w[^*`]*)\*")
 
 
 def tied(text: str) -> str:
@@ -25,6 +26,15 @@ def tied(text: str) -> str:
     ['8.0\\xa0GiB', 'of', 'it,', '2', 'parts']
     """
     return NUMBER.sub(TIED, text)
+
+
+def unmarked(text: str) -> str:
+    """*text* of a docstring without the marks of code and of emphasis.
+
+    >>> unmarked("``2 * (ranks - 1)`` of *group* and `B`")
+    '2 * (ranks - 1) of group and B'
+    """
+    return CODE.sub(r"\1", EMPHASIS.sub(r"\1", text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,9 @@ def _sentences(bubble: Bubble) -> str:
     whole = f"the {format_time(bubble.window_s)} from the start of the step to the last pass"
     span = f"{bubble.span_fraction:.1%} of the longest span from a rank's first pass to its last"
     phases = (
-        f"Warm-up (until the last stage starts) {format_time(bubble.warmup_s)}, steady state "
-        f"{format_time(bubble.steady_s)}, cool-down (once the first stage is done) {format_time(bubble.cooldown_s)}."
+        f"Warm-up (until every stage has begun its first backward) {format_time(bubble.warmup_s)}, steady state "
+        f"{format_time(bubble.steady_s)}, cool-down (once a stage has ended its last forward) "
+        f"{format_time(bubble.cooldown_s)}."
     )
     idle = f"Idle for {bubble.fraction:.1%} of {whole}"
     return f"{idle}; {span}{period}. Idle over busy time {bubble.idle_over_ideal:.1%}. {phases}"
