@@ -16,18 +16,18 @@ from trainsim.errors import ScenarioError
 
 
 def compare(
-    scenarios: Annotated[list[str], typer.Argument(metavar="A B [C...]", help="Scenario files, or names of such.")],
+    scenarios: Annotated[list[str], typer.Argument(metavar="A B [C...]", help="Scenario files, or names that ship.")],
     changes: Sets = [],  # noqa: B006
     grid: Annotated[
         list[str],
-        typer.Option("--grid", metavar="PATH=V1,V2,...", help="Each of them with each value, such as schedules."),
+        typer.Option("--grid", metavar="PATH=V1,V2,...", help="Run each with each value, such as schedules."),
     ] = [],  # noqa: B006
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Draw all Gantt charts on one time axis here.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side: how they differ, and where it comes from."""
+    """Put runs side by side: how they differ, and why."""
     from trainsim.study.compare import compare as side_by_side
     from trainsim.study.sweep import label, points
     from trainsim.study.trial import Change, Trial

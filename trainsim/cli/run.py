@@ -31,7 +31,7 @@ def run(
     files: Annotated[
         str | None,
         typer.Option(
-            "--files", metavar="WHAT,...", help="Some of result, gantt, trace (or whole-trace), report; or none."
+            "--files", metavar="WHAT,...", help="Any of result, gantt, trace (or whole-trace), report; or none."
         ),
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from trainsim.documents.catalogue import Catalogue
 
 show = typer.Typer(help="Print one thing, with its sources, and draw it where that helps.", no_args_is_help=True)
-Named = Annotated[str, typer.Argument(metavar="NAME", help="A name of `trainsim list`, or a path.")]
-Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to draw it (.svg, .png, .pdf).")]
+Named = Annotated[str, typer.Argument(metavar="NAME", help="A name from `trainsim list`, or a path.")]
+Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it here (.svg, .png, .pdf).")]
 
 
 @show.command("topology")

@@ -35,7 +35,8 @@ def _figures(result: Result) -> Iterator[Figure]:
     recomputed = f"{format_flops(speed.hardware_flops_per_gpu)} per GPU, recomputation included"
     yield Figure("HFU", f"{speed.hfu:.1%}", recomputed)
     if len(result.bubble.per_stage) > 1:
-        yield Figure("bubble", f"{result.bubble.fraction:.1%}", f"of the {format_time(result.bubble.window_s)} up to the last pass")
+        window = f"of the {format_time(result.bubble.window_s)} up to the last pass"
+        yield Figure("bubble", f"{result.bubble.fraction:.1%}", window)
     room = f"of {format_bytes(use.capacity)} on the fullest GPU: {short_verdict(use)}"
     yield Figure("memory", format_bytes(use.peak), room, "" if use.fits else "bad")
     some = result.parameters
