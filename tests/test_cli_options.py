@@ -14,6 +14,7 @@ from tests.test_cli import SMALL, status
 from trainsim.cli.commands import app
 from trainsim.cli.examples import EXAMPLES
 from trainsim.cli.listing import KINDS, described
+from trainsim.cli.reading import load
 from trainsim.cli.writing import default_folder, slug
 from trainsim.report.files import FILES
 
@@ -218,3 +219,42 @@ def test_a_gpu_without_measured_kernels_says_so(capsys: pytest.CaptureFixture[st
     assert "No kernels were measured on l40s" in capsys.readouterr().out
     assert status("show", "gpu", "a100-sxm4-80gb") == 0
     assert "No kernels were measured" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("file", ["chart", "chart.foo", "small.yaml"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "small.yaml", "--grid", "parallel.tp=1,2"),
+        ("show", "topology", "dgx_h100"),
+        ("show", "schedule", "1f1b", "--stages", "2"),
+    ],
+)
+def test_a_picture_that_cannot_be_is_refused_before_any_work(
+    words: tuple[str, ...], file: str, small: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(*words, "--out", file) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "ending" in printed.err
+    assert ".svg" in printed.err
+    assert [entry.name for entry in Path().iterdir()] == [small]
+    assert Path(small).read_text() == SMALL
+
+
+def test_a_refused_sweep_leaves_no_empty_table(small: str) -> None:
+    assert status("sweep", small, "--grid", "parallel.tp=1", "--csv", "table.csv", "--workers", "0") == 2
+    assert not Path("table.csv").exists()
+
+
+@pytest.mark.parametrize("kind", ["topology", "model", "gpu", "framework", "optimizer"])
+def test_show_refuses_a_file_that_is_no_such_thing(kind: str, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("show", kind, small) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("trainsim: ")
+
+
+def test_a_change_of_a_part_may_follow_that_of_its_whole() -> None:
+    scenario = load("small.yaml", ["parallel={pp: 2}", "parallel.tp=1"])
+    assert (scenario.resolved["parallel"]["tp"], scenario.resolved["parallel"]["pp"]) == (1, 2)

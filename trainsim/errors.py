@@ -90,7 +90,7 @@ class UnknownName(TrainsimError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(known)
-        near = " or ".join(map(repr, suggestions(name, known)))
+        near = " or ".join(map(repr, suggestions(str(name), known)))
         hint = f" Did you mean {near}?" if near else ""
         self.kind = kind
         super().__init__(f"No {kind} is called {name!r}.{hint} Known: {', '.join(known)}.")

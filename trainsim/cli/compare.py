@@ -11,7 +11,7 @@ import typer
 
 from trainsim.cli.options import Json, Sets
 from trainsim.cli.reading import grids_of, load
-from trainsim.cli.writing import print_json, render, save_figure, try_writing
+from trainsim.cli.writing import print_json, render, save_figure, try_drawing
 from trainsim.errors import ScenarioError
 
 
@@ -33,7 +33,7 @@ def compare(
     from trainsim.study.trial import Change, Trial
 
     values = grids_of(grid)
-    bases = [load(name, changes) for name in scenarios]
+    bases = [load(name, changes, tried=values) for name in scenarios]
     trials = [
         Trial(base=base, parts=(Change(title=f"{base.name}: {label(point)}", values=point),)) if point
         else Trial(base=base, name=base.name)
@@ -43,7 +43,7 @@ def compare(
     if len(trials) < 2:
         raise ScenarioError("compare wants two or more: A B, or one with --grid pipeline.schedule=1f1b,zb-h1")
     if out:
-        try_writing(out)
+        try_drawing(out)
     runs = side_by_side(trials)
     if out:
         with redirect_stdout(sys.stderr if as_json else sys.stdout):

@@ -11,14 +11,23 @@ if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
 
 
-def load(name: str, changes: Iterable[str]) -> Scenario:
-    """The scenario that the words name, with the changes of ``--set``."""
+def load(name: str, changes: Iterable[str], *, tried: Iterable[str] = ()) -> Scenario:
+    """The scenario that the words name, with the changes of ``--set``; *tried* are the paths of ``--grid``.
+
+    Raises ScenarioError for a change that a later one, or each point of the grid, would undo.
+    """
+    from trainsim.scenario.changes import is_within
     from trainsim.scenario.scenario import Scenario
 
-    values = {}
+    values: dict[str, Any] = {}
     for text in changes:
         path, value = split(text, "--set parallel.tp=8")
+        if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
+            raise ScenarioError(f"--set {text}: would undo the --set of {undone} before it; keep one")
         values[path] = value_of(value)
+    for path in tried:
+        if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
+            raise ScenarioError(f"--grid {path}: would undo --set {undone}; keep one")
     base = Scenario.load(name)
     return base.replace(values) if values else base
 

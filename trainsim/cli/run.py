@@ -68,6 +68,8 @@ def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool
         return ()
     if not asked:
         raise ScenarioError(f"--files {files!r}: wants some of {', '.join(FILES)}, or {NONE}")
+    if NONE in asked:
+        raise ScenarioError(f"--files {files!r}: {NONE} stands alone; leave it out, or leave out the others")
     known = (*FILES, WHOLE_TRACE)
     if unknown := next((word for word in asked if word not in known), None):
         raise UnknownName("kind of file", unknown, (*known, NONE))

@@ -10,7 +10,7 @@ import typer
 from trainsim.cli.memory import show_memory
 from trainsim.cli.options import Json, Name, Sets
 from trainsim.cli.reading import load
-from trainsim.cli.writing import folder_for, print_json, print_lines, render, save_figure
+from trainsim.cli.writing import print_json, print_lines, render, save_figure, try_drawing
 
 if TYPE_CHECKING:
     from trainsim.documents.catalogue import Catalogue
@@ -31,9 +31,9 @@ def show_topology(
     from trainsim.hardware.draw import describe
 
     cluster = load_topology(name, nodes=nodes)
-    print_lines(describe(cluster))
     file = out or Path("out") / f"{cluster.name}.svg"
-    folder_for(file.parent)
+    try_drawing(file)
+    print_lines(describe(cluster))
     save_figure(cluster.draw(), file)
 
 
@@ -65,16 +65,18 @@ def show_gpu(name: Named) -> None:
 @show.command("framework")
 def show_framework(name: Named) -> None:
     """What a framework does of its own accord."""
-    from trainsim.frameworks import FRAMEWORKS
+    from trainsim.frameworks import FRAMEWORKS, load_framework
 
+    load_framework(name)
     _render(FRAMEWORKS, name)
 
 
 @show.command("optimizer")
 def show_optimizer(name: Named) -> None:
     """The states of an optimizer, and the bytes that an update moves."""
-    from trainsim.optimizers import OPTIMIZERS
+    from trainsim.optimizers import OPTIMIZERS, load_optimizer
 
+    load_optimizer(name)
     _render(OPTIMIZERS, name)
 
 
@@ -102,13 +104,14 @@ def show_schedule(
     if as_json:
         print_json({"order": order_of(name, ranks=stages, microbatches=microbatches, chunks=chunks)})
         return
+    if out:
+        try_drawing(out)
     render(schedule_section(name, ranks=stages, microbatches=microbatches, chunks=chunks))
     if out:
         from trainsim.report.gallery import example
         from trainsim.report.order_chart import order_chart
         from trainsim.schedules import schedules
 
-        folder_for(out.parent)
         full = schedules.canonical(name)
         step, slices = example(full, stages, microbatches, chunks=chunks)
         save_figure(order_chart(full, step, slices=slices), out)

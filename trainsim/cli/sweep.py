@@ -31,7 +31,7 @@ def sweep(
     from trainsim.study.sweep import run_grid
 
     values = grids_of(grid)
-    base = load(scenario, changes)
+    base = load(scenario, changes, tried=values)
     if csv:
         try_writing(csv)
     swept = run_grid(base, values, workers=workers)

@@ -48,10 +48,25 @@ def folder_for(path: Path) -> Path:
 
 
 def try_writing(file: Path) -> None:
-    """Fail now, not after an hour, if *file* cannot be written."""
+    """Fail now, not after an hour, if *file* cannot be written; nothing is left of the attempt."""
     folder_for(file.parent)
+    new = not file.exists()
     with file.open("a"):
         pass
+    if new:
+        file.unlink()
+
+
+def try_drawing(file: Path) -> None:
+    """The same for a picture, whose kind is the ending of its name."""
+    from matplotlib.figure import Figure
+
+    kinds = sorted(Figure().canvas.get_supported_filetypes())
+    if file.suffix.removeprefix(".").lower() not in kinds:
+        raise TrainsimError(
+            f"{file}: the ending says what kind of picture it is: .png, .svg or .pdf; also {', '.join(kinds)}"
+        )
+    try_writing(file)
 
 
 def print_lines(lines: Iterable[str]) -> None:

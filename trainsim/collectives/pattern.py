@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -77,7 +78,12 @@ def collective_time(
     The buffer is NCCL's: what every rank holds after an all_gather or before a reduce_scatter.
     """
     nbytes = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
-    if not nbytes >= 0:
+    if not isinstance(nbytes, Real) or not 0 <= nbytes < np.inf:
         raise InvalidPlan(f"{operation} of {nbytes!r} bytes: give 0 bytes or more")
-    members = np.fromiter(ranks, np.int64).reshape(1, -1)
+    if not isinstance(ranks, Iterable):
+        raise InvalidPlan(f"ranks = {ranks!r}: give each rank of the group, such as range(8)")
+    numbers = list(ranks)
+    if wrong := [rank for rank in numbers if not isinstance(rank, Integral)]:
+        raise InvalidPlan(f"rank {wrong[0]!r}: a rank is a whole number, 0 or more")
+    members = np.array(numbers, np.int64).reshape(1, -1)
     return pattern(cluster, operation, members, algorithm=algorithm).seconds(0, nbytes)[0]

@@ -30,6 +30,15 @@ def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return copy
 
 
+def is_within(path: str, section: str) -> bool:
+    """Whether *path* is *section* itself or a place in it.
+
+    >>> is_within("parallel.tp", "parallel"), is_within("parallel.tp", "parallel.t")
+    (True, False)
+    """
+    return f"{path}.".startswith(f"{section}.")
+
+
 def plain(value: Any) -> Any:
     """A copy of *value* with numpy's numbers and arrays as Python's own.
 

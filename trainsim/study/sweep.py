@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError
-from trainsim.scenario.changes import plain
+from trainsim.scenario.changes import is_within, plain
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
@@ -108,15 +108,22 @@ def run_grid(
 def points(grid: Grid) -> Iterator[dict[str, Any]]:
     """Every combination of the values of *grid*, the last path varying fastest.
 
-    Raises ScenarioError for a path without a list of values.
+    Raises ScenarioError for a path without a list of values, or with another that lies in it.
 
     >>> list(points({"parallel.tp": [1, 2], "parallel.pp": [4]}))
     [{'parallel.tp': 1, 'parallel.pp': 4}, {'parallel.tp': 2, 'parallel.pp': 4}]
     """
+    if not isinstance(grid, Mapping):
+        raise ScenarioError(
+            f"a grid is a mapping from paths to values, such as {{'parallel.tp': [1, 2]}}, not {grid!r}"
+        )
     grid = {path: plain(values) if hasattr(values, "tolist") else values for path, values in grid.items()}
     for path, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence | range) or not len(values):
             raise ScenarioError(f"{path}: wants a list of values to try, not {values!r}")
+    for path, section in permutations(map(str, grid), 2):
+        if is_within(path, section):
+            raise ScenarioError(f"{section}: each of its values would undo those of {path}; keep one of the two")
     return (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
 
 

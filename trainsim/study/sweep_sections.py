@@ -32,7 +32,8 @@ def table_of(swept: Sweep) -> Section:
     if reasons:
         numbered = tuple((f"({number})", reason) for number, reason in enumerate(reasons, 1))
         blocks.append(Table(columns=(Column(), Column(wraps=True)), rows=numbered, title="Not run"))
-    return Section("Sweep", tuple(blocks), f"{len(swept.outcomes)} points")
+    points = len(swept.outcomes)
+    return Section("Sweep", tuple(blocks), f"{points} point{'' if points == 1 else 's'}")
 
 
 def _axes(swept: Sweep) -> tuple[Column, ...]:
