@@ -33,7 +33,10 @@ def list_names(
     kind: Annotated[str, typer.Argument(metavar="[KIND]", help=f"One of {', '.join(KINDS)}.")] = "",
     as_json: Json = False,
 ) -> None:
-    """List what there is of a kind, a line each; without KIND, the kinds."""
+    """List what there is of a kind, a line each.
+
+    Without KIND: the kinds.
+    """
     about = described(kind) if kind else {name: words for name, (_, _, words) in KINDS.items()}
     if as_json:
         print_json(about)
