@@ -10,7 +10,7 @@ from trainsim.optimizers import optimizer_names
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import strategies
-from trainsim.sharding.options import Option
+from trainsim.sharding.strategy_options import Option
 
 TOPOLOGIES = ("dgx_a100", "dgx_h100", "dgx1_v100", "pcie_box", "meta_h100_roce", "dgx_b200")
 FAMILIES = ("gpt", "llama", "bloom", "qwen2")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.jobs import same_spans
-from trainsim.collectives.offload import offload_pattern
+from trainsim.collectives.host_copies import offload_pattern
 from trainsim.contracts.groups import ALONE, REPLICAS, Queue
 from trainsim.contracts.instructions import Meet
 from trainsim.contracts.job import Job
@@ -26,7 +26,7 @@ from trainsim.program.rank import RankPlan
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
-from trainsim.sharding.offload import gradient_steps, parameter_steps
+from trainsim.sharding.gradient_copies import gradient_steps, parameter_steps
 from trainsim.simulate import simulate
 
 MODEL = {"family": "llama", "layers": 6, "hidden": 1024, "heads": 16, "ffn_hidden": 2816, "vocab": 32000}

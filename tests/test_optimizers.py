@@ -20,7 +20,7 @@ from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step
 from trainsim.program.parts import work_out
-from trainsim.sharding.groups import DENSE, Shards
+from trainsim.sharding.parameter_groups import DENSE, Shards
 from trainsim.sharding.plan import ShardingPlan
 
 LAYER = tensors(load_model("llama-3-8b"), 1, load_model("llama-3-8b").kinds[:1])

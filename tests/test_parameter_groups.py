@@ -18,7 +18,7 @@ from trainsim.program.rank import RankPlan
 from trainsim.program.states import states
 from trainsim.result.result import Result
 from trainsim.sharding import strategies
-from trainsim.sharding.groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, Held, ParameterGroup, Shards
+from trainsim.sharding.parameter_groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, Held, ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket
 from trainsim.simulate import simulate
 

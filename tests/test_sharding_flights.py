@@ -9,7 +9,7 @@ from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import strategies
 from trainsim.sharding.coordinator import Limits, coordinate
 from trainsim.sharding.flights import PassFlights, PassMoment, Role
-from trainsim.sharding.groups import ChunkParameters, ParameterGroup
+from trainsim.sharding.parameter_groups import ChunkParameters, ParameterGroup
 from trainsim.sharding.tensorwise import whole
 
 EVERY_PASS = [name for name in strategies if strategies[name].every_pass]

@@ -18,11 +18,11 @@ from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import reductions
-from trainsim.sharding.groups import ParameterGroup, Shards
-from trainsim.sharding.options import ACCEPTED, Option
+from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import replicas
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
+from trainsim.sharding.strategy_options import ACCEPTED, Option
 from trainsim.study.what_fits import what_fits
 
 BASE: dict[str, Any] = {

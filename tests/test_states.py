@@ -16,7 +16,7 @@ from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.parts import work_out
 from trainsim.program.rank import RankPlan
 from trainsim.program.states import States, states
-from trainsim.sharding.groups import ChunkParameters, Held, ParameterGroup, Shards
+from trainsim.sharding.parameter_groups import ChunkParameters, Held, ParameterGroup, Shards
 
 P = 1_000_000  # parameters of a rank
 SHARES = (2, 8, 64)

@@ -70,7 +70,7 @@ class Offload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharding:
     """How replicas share model states. ``options`` are those of the strategy, by name, where they differ from their
-    defaults: each strategy's file says what they mean (``sharding/options.py``)."""
+    defaults: each strategy's file says what they mean (``sharding/strategy_options.py``)."""
 
     strategy: str = "ddp"
     overlap: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program, Signal, Wait
-from trainsim.engine.operations import Flags
+from trainsim.engine.running_operations import Flags
 from trainsim.errors import InvalidProgram
 from trainsim.fold.quotient import Quotient
 

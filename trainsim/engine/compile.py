@@ -18,7 +18,7 @@ from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.clock import Clock
 from trainsim.engine.fluid import Phases, SharedResources
 from trainsim.engine.joint import Body, Joint, Joints
-from trainsim.engine.operations import Await, Meeting, Post, Sending, Set, Shared, Unshared
+from trainsim.engine.running_operations import Await, Meeting, Post, Sending, Set, Shared, Unshared
 from trainsim.engine.work import Timed, Works
 from trainsim.fold.quotient import Quotient
 

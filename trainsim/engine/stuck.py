@@ -9,7 +9,7 @@ from trainsim.contracts.instructions import Send, Signal
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain
 from trainsim.engine.joint import Joint
-from trainsim.engine.operations import Await, Post
+from trainsim.engine.running_operations import Await, Post
 from trainsim.errors import Deadlock
 from trainsim.fold.quotient import Quotient
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
-from trainsim.program.blocks import Blocks
+from trainsim.program.block_costs import Blocks
 from trainsim.program.templates import Cut
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
 

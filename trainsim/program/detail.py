@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece
-from trainsim.program.blocks import IN_LAYERS
+from trainsim.program.block_costs import IN_LAYERS
 from trainsim.program.network import Network
 
 

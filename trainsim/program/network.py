@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from trainsim.collectives.offload import offload_pattern
+from trainsim.collectives.host_copies import offload_pattern
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.collectives.traffic import instant
 from trainsim.contracts.groups import Group, Messages, Peers

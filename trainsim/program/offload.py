@@ -19,8 +19,8 @@ from trainsim.program import states
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import RankPlan
 from trainsim.sharding import strategies
-from trainsim.sharding.groups import shared
-from trainsim.sharding.offload import FP32, gradient_steps
+from trainsim.sharding.gradient_copies import FP32, gradient_steps
+from trainsim.sharding.parameter_groups import shared
 from trainsim.sharding.plan import Bucket
 from trainsim.sharding.strategy import Strategy
 

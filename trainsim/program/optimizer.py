@@ -16,7 +16,7 @@ from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm
 from trainsim.program.parts import Parts
 from trainsim.program.states import shapes
-from trainsim.sharding.groups import Held, shared
+from trainsim.sharding.parameter_groups import Held, shared
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import within
 

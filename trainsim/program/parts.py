@@ -22,7 +22,7 @@ from trainsim.models.layers import (
 )
 from trainsim.models.lora import adapter_tensors, first_layer
 from trainsim.models.matrices import Matrix, Tensors, joined, tensors
-from trainsim.program.blocks import Block, Blocks
+from trainsim.program.block_costs import Block, Blocks
 from trainsim.program.network import Network
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
 from trainsim.program.stages import Stage, virtual_stages
@@ -30,7 +30,7 @@ from trainsim.program.states import gradient_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
-from trainsim.sharding.groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, ParameterGroup
+from trainsim.sharding.parameter_groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, ParameterGroup
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import replicas
 

@@ -18,7 +18,7 @@ from trainsim.schedules.lookup import facts, items_of, slots_of
 from trainsim.schedules.messages import Item, MessageBatch
 from trainsim.schedules.traits import Traits
 from trainsim.sharding.flights import Role
-from trainsim.sharding.groups import Held, shared
+from trainsim.sharding.parameter_groups import Held, shared
 from trainsim.sharding.plan import ShardingPlan
 
 

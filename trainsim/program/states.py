@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trainsim.contracts.job import Job
 from trainsim.models.lora import adapter_tensors
 from trainsim.models.matrices import Tensors, joined, tensors
-from trainsim.sharding.groups import Held, ParameterGroup, shared
+from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
 
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
-from trainsim.program.blocks import Block, Overlapped, lane
-from trainsim.program.blocks import Piece as Work
+from trainsim.program.block_costs import Block, Overlapped, lane
+from trainsim.program.block_costs import Piece as Work
 from trainsim.program.detail import coarsen
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage

@@ -17,7 +17,7 @@ from trainsim.contracts.groups import STAGES, Ends, Queue
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.contracts.job import Job
 from trainsim.models.layers import Shape, Style, head_operations
-from trainsim.program.blocks import Block, Blocks, Overlapped, Piece
+from trainsim.program.block_costs import Block, Blocks, Overlapped, Piece
 from trainsim.program.network import Network
 from trainsim.program.stages import Stage
 from trainsim.schedules import Slot, Work

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from trainsim.errors import Deadlock, InvalidPlan
 from trainsim.replaying.mail import deadlock, with_exchanges
-from trainsim.replaying.result import Replay, ReplayBubble, Span, WeightWindow
+from trainsim.replaying.replay import Replay, ReplayBubble, Span, WeightWindow
 from trainsim.replaying.running import spans
 from trainsim.replaying.times import Given, Times, one_time, per_stage
 from trainsim.schedules import schedules

@@ -12,7 +12,7 @@ from inspect import getdoc
 from pathlib import Path
 
 from trainsim.replaying import Replay, replay, schedule
-from trainsim.replaying.result import STEADY
+from trainsim.replaying.replay import STEADY
 from trainsim.schedules import Work, schedules
 from trainsim.schedules.cells import Cell
 from trainsim.schedules.placement import StagePlacement

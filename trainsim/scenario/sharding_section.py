@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model
 
 from trainsim.scenario.fields import Count, Degree, Device, NotNegativeCount, ScenarioSection
 from trainsim.sharding import strategies
-from trainsim.sharding.options import Option
+from trainsim.sharding.strategy_options import Option
 
 ACCEPTS: dict[str, Any] = {
     "count": Count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.schedules import Slot, schedules
-from trainsim.schedules.blocks import repeated
+from trainsim.schedules.building_blocks import repeated
 from trainsim.schedules.check import two_chunks
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits

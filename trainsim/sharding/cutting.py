@@ -10,9 +10,9 @@ from dataclasses import replace
 from trainsim.contracts.job import Job
 from trainsim.registry import Registry
 from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts
-from trainsim.sharding.groups import ChunkParameters, ParameterGroup
-from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.parameter_groups import ChunkParameters, ParameterGroup
 from trainsim.sharding.plan import Bucket
+from trainsim.sharding.strategy_options import REDUCE_BUCKET
 from trainsim.sharding.tensorwise import whole
 
 Rule = Callable[[Job, int, int, ParameterGroup], Iterable[tuple[int, int]]]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import reductions
-from trainsim.sharding.groups import ParameterGroup
-from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.parameter_groups import ParameterGroup
 from trainsim.sharding.plan import ShardingPlan, by_readiness, trained
 from trainsim.sharding.strategy import Strategy
+from trainsim.sharding.strategy_options import REDUCE_BUCKET
 
 
 def ddp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:

@@ -20,11 +20,11 @@ from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
-from trainsim.sharding.groups import ParameterGroup, Shards
-from trainsim.sharding.options import Option
+from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness
 from trainsim.sharding.replicas import across, replicas, sharing, within
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
+from trainsim.sharding.strategy_options import Option
 from trainsim.sharding.tensorwise import whole
 
 RESHARD: Option[bool | int | None] = Option(

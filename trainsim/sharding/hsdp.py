@@ -6,9 +6,9 @@ from dataclasses import replace
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.fsdp import FSDP, hsdp
-from trainsim.sharding.options import SHARD_SIZE
 from trainsim.sharding.replicas import alone, of_a_node, replicas
 from trainsim.sharding.strategy import Derived, Refusal
+from trainsim.sharding.strategy_options import SHARD_SIZE
 
 
 def refuses(job: Job) -> Iterator[Refusal]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies, zero2
-from trainsim.sharding.groups import ParameterGroup
-from trainsim.sharding.options import SHARD_SIZE
+from trainsim.sharding.parameter_groups import ParameterGroup
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import alone, of_a_node, replicas, sharing
 from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
+from trainsim.sharding.strategy_options import SHARD_SIZE
 from trainsim.sharding.zero3 import OPTIONS, partitioned
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trainsim.contracts.groups import REPLICAS, Group
 from trainsim.sharding.flights import FlightPlan
-from trainsim.sharding.groups import Held, ParameterGroup, Shards
+from trainsim.sharding.parameter_groups import Held, ParameterGroup, Shards
 
 
 class Bucket(NamedTuple):

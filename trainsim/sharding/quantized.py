@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.job import Job
 from trainsim.sharding.flights import FlightStep
-from trainsim.sharding.options import SHARD_SIZE, Option
 from trainsim.sharding.replicas import across, replicas, within
+from trainsim.sharding.strategy_options import SHARD_SIZE, Option
 from trainsim.sharding.tensorwise import Whole
 
 QUANTIZED_WEIGHTS = Option("quantized_weights", False, "flag", "qwZ: parameters are gathered in 8 bits")

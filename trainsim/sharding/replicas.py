@@ -7,8 +7,8 @@ from typing import Any
 
 from trainsim.contracts.groups import REPLICAS, Across, Group, Within
 from trainsim.contracts.job import Job
-from trainsim.sharding.options import SHARD_SIZE
 from trainsim.sharding.strategy import Derived, Refusal
+from trainsim.sharding.strategy_options import SHARD_SIZE
 
 
 def replicas(job: Job) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trainsim.contracts.job import Job
-from trainsim.sharding.groups import ParameterGroup
-from trainsim.sharding.options import Option
+from trainsim.sharding.parameter_groups import ParameterGroup
 from trainsim.sharding.plan import ShardingPlan
+from trainsim.sharding.strategy_options import Option
 
 STATES = ("optimizer", "gradients", "parameters")
 """Model states that replicas can share."""

@@ -11,11 +11,11 @@ from trainsim.contracts.groups import Group
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import bucket_size, filled, reductions
-from trainsim.sharding.groups import ParameterGroup, Shards
-from trainsim.sharding.options import REDUCE_BUCKET, Option
+from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness, trained
 from trainsim.sharding.replicas import across, replicas, within
 from trainsim.sharding.strategy import Refusal, Strategy
+from trainsim.sharding.strategy_options import REDUCE_BUCKET, Option
 
 INSTANCES = Option(
     "instances", 1, "degree", "groups that share optimizer states among themselves only (Megatron-LM's instances)"

@@ -15,12 +15,12 @@ from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import bucket_size
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
-from trainsim.sharding.groups import ParameterGroup, Shards
-from trainsim.sharding.offload import gradient_steps
-from trainsim.sharding.options import REDUCE_BUCKET
+from trainsim.sharding.gradient_copies import gradient_steps
+from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan
 from trainsim.sharding.replicas import replicas
 from trainsim.sharding.strategy import Refusal, Strategy
+from trainsim.sharding.strategy_options import REDUCE_BUCKET
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 
 

@@ -21,13 +21,13 @@ from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, roles
-from trainsim.sharding.groups import ParameterGroup, Shards
-from trainsim.sharding.offload import gradient_steps, parameter_steps
-from trainsim.sharding.options import REDUCE_BUCKET, SHARD_SIZE, Option
+from trainsim.sharding.gradient_copies import gradient_steps, parameter_steps
+from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan
 from trainsim.sharding.quantized import QUANTIZED_GRADIENTS, QUANTIZED_WEIGHTS, exchanged, gathered
 from trainsim.sharding.replicas import across, of_a_node, replicas, within
 from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
+from trainsim.sharding.strategy_options import REDUCE_BUCKET, SHARD_SIZE, Option
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero2 import gradient_marks
 from trainsim.sharding.zero2 import refuses as zero2_refuses
