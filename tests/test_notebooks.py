@@ -36,7 +36,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(path: Path, folder: Path) -> NotebookNode:
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    where = {"metadata": {"path": folder}}
+    # A kernel sends what is printed in as many pieces as time has it: they are one text.
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where, coalesce_streams=True).execute()
     return notebook
 
 
