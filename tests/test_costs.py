@@ -281,6 +281,7 @@ def test_logits_stay_in_16_bits_under_fp8() -> None:
         ),
         (lambda: kernel_time(A100, "gemm", m=8, n=8, k=8, dtype="int4"), UnknownName, "precision is called 'int4'"),
         (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=-5), InvalidPlan, "nbytes=-5"),
+        (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1e300), InvalidPlan, "is no amount of data"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kernel="banana"), UnknownName, "banana.*flash2"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kernel="eager"), ScenarioError, "two gemms"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, direction="bwd"), UnknownName, "'bwd'.*Known: backward"),

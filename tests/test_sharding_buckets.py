@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.jobs import SMALL, small
 from tests.tables import rows, tiny_llama
 from trainsim.errors import InvalidPlan
 from trainsim.models.calls import Modules, modules, ready_order
 from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.program.lower import lower
 from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts
+from trainsim.sharding.cutting import ready
 
 QWEN = {"family": "qwen2", "name": "qwen1.5-0.5b", "layers": 24, "hidden": 1024, "heads": 16, "ffn_hidden": 2816}
 MODELS: dict[str, Transformer] = {
@@ -114,3 +117,24 @@ def test_a_bucket_without_room_is_refused(cut: object) -> None:
 
 def test_nothing_to_cut() -> None:
     assert ddp_cuts([], element_bytes=4) == ipg_cuts([], bucket=1) == ()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("family", ["llama", "gpt"])
+def test_every_part_of_a_chunk_is_cut_into_its_own_tensors(family: str, tied: bool) -> None:
+    """Of the head, each layer and the embedding: they sum to the part, in the order of gradients; layers are alike."""
+    job = small(
+        framework="pytorch-ddp", sharding__strategy="ddp", parallel__tp=1, parallel__pp=1, cluster__nodes=1,
+        model={**SMALL["model"], "family": family, "layers": 4, "kv_heads": 16, "tied_embeddings": tied},
+    )  # fmt: skip
+    parts = lower(job).parts
+    chunk = parts.gradients(parts.of_rank(0)[0])
+    tensors = ready(job, chunk)
+    assert [part for _, part in tensors] == sorted(part for _, part in tensors)
+    of_part = [[n for n, part in tensors if part == k] for k in range(len(chunk.parts))]
+    assert [sum(elements) for elements in of_part] == list(chunk.parts)
+    head, *layers, embedding = of_part
+    assert all(elements == layers[0] for elements in layers)
+    assert len(layers[0]) > 6
+    assert len(head) == (2 if family == "gpt" else 1) + (0 if tied else 1)  # the last norm, and a matrix of its own
+    assert len(embedding) >= 1
