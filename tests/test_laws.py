@@ -293,3 +293,26 @@ def test_folding_is_exact(changes: dict[str, Any]) -> None:
     assert folded.step_time == every.step_time
     assert folded.breakdown == pytest.approx(every.breakdown, rel=1e-12, abs=1e-15)
     assert folded.memory.peak == every.memory.peak
+
+
+# the closed form beside the simulation
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"parallel__tp": 2},
+        {"parallel__pp": 4, "parallel__tp": 2},
+        {"sharding__strategy": "zero3", "framework": "deepspeed"},
+        {"training__recompute": "full", "parallel__pp": 2},
+    ],
+    ids=str,
+)
+def test_phases_of_the_estimate_add_up_on_both_sides(changes: dict[str, Any]) -> None:
+    """What the closed form says of each phase sums to it, and what the critical path has of each sums to the step."""
+    result = run(**changes)
+    phases = result.estimate.phases
+    assert sum(p.closed_form for p in phases) == pytest.approx(result.estimate.seconds, rel=1e-9)
+    assert sum(p.simulated for p in phases) == pytest.approx(result.step_time, rel=1e-9)
+    assert all(p.closed_form >= 0 and p.simulated >= 0 for p in phases)
