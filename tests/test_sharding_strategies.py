@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.jobs import scenario as small_scenario
 from trainsim.contracts.job import Job
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError
 from trainsim.program.lower import lower
@@ -203,3 +204,13 @@ def test_the_strategy_on_the_page_works() -> None:
         assert half["bytes_per_rank"] < 0.51 * full["bytes_per_rank"]
     finally:
         del strategies._items["mine"]
+
+
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_one_group_of_all_replicas_is_told(replicas: int) -> None:
+    """MiCS with a group as large as all replicas is ZeRO-3, which a reader should hear."""
+    resolved = small_scenario(
+        framework="deepspeed", parallel__tp=1, parallel__pp=1, cluster__nodes=1, cluster__gpus_per_node=replicas,
+        sharding={"strategy": "mics", "shard_size": replicas}, training__global_batch=replicas,
+    ).resolved  # fmt: skip
+    assert "nothing differs from zero3" in resolved["derived"]["sharding.shard_size"]
