@@ -316,3 +316,19 @@ def test_phases_of_the_estimate_add_up_on_both_sides(changes: dict[str, Any]) ->
     assert sum(p.closed_form for p in phases) == pytest.approx(result.estimate.seconds, rel=1e-9)
     assert sum(p.simulated for p in phases) == pytest.approx(result.step_time, rel=1e-9)
     assert all(p.closed_form >= 0 and p.simulated >= 0 for p in phases)
+
+
+@pytest.mark.parametrize("p2p", ["async", "blocking"])
+@pytest.mark.parametrize(("schedule", "chunks"), [("1f1b", 1), ("gpipe", 1), ("interleaved-1f1b", 2)])
+def test_idle_time_of_a_stage_adds_up_three_ways(schedule: str, chunks: int, p2p: str) -> None:
+    """What is not busy, the phases in which it is idle, and what it waits for: the same seconds."""
+    result = alone(
+        parallel__pp=4, pipeline__schedule=schedule, pipeline__chunks=chunks, pipeline__p2p=p2p,
+        training__global_batch=8, framework="megatron-2021",
+    )  # fmt: skip
+    for stage in result.bubble.stages:
+        assert stage.busy_s + stage.idle_s == pytest.approx(stage.window_s, rel=1e-9)
+        assert stage.warmup_s + stage.steady_s + stage.cooldown_s == pytest.approx(stage.idle_s, rel=1e-9)
+        waits = (stage.activations_s, stage.gradients_s, stage.network_s, stage.peers_s, stage.finished_s)
+        assert sum(waits) == pytest.approx(stage.idle_s, rel=1e-9)
+        assert all(seconds >= 0 for seconds in waits)
