@@ -15,6 +15,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.models.calls import Modules, modules, ready_order
 from trainsim.models.transformer import Transformer, load_model, transformer
 from trainsim.program.lower import lower
+from trainsim.sharding import tensorwise
 from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts
 from trainsim.sharding.cutting import ready
 
@@ -138,3 +139,16 @@ def test_every_part_of_a_chunk_is_cut_into_its_own_tensors(family: str, tied: bo
     assert len(layers[0]) > 6
     assert len(head) == (2 if family == "gpt" else 1) + (0 if tied else 1)  # the last norm, and a matrix of its own
     assert len(embedding) >= 1
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt", "bloom"])
+def test_matrices_are_the_tensors_with_two_sizes(family: str) -> None:
+    """Norms and biases have at most a few numbers per hidden one; every matrix has many."""
+    job = small(
+        framework="deepspeed", sharding__strategy="zero3", parallel__tp=1, parallel__pp=1, cluster__nodes=1,
+        model={**SMALL["model"], "family": family, "layers": 2, "kv_heads": 16},
+    )  # fmt: skip
+    tensors = tensorwise.whole(job)
+    hidden = job.model.hidden
+    assert list(tensors.matrix) == [size > 8 * hidden for size in tensors.sizes]
+    assert {True, False} == set(tensors.matrix)
