@@ -69,3 +69,18 @@ def test_kernels_after_a_send_share_the_gpu_with_the_message():
     assert_same(trace, run(unfolded(system), merge=False))
     # Half of the SMs for the 2 s of the message, of which the first kernel takes all; then alone.
     assert trace.spans(0, "main").end == pytest.approx([1.0, 3.0, 4.0], abs=1e-4)
+
+
+def test_a_task_with_host_time_between_its_kernels_still_uses_the_gpu():
+    """Kernels of kind ``host`` take no SMs; the others of the same task do, and share them with another chain."""
+    kernel, host = Kernel("k", "forward", 1.0), Kernel("host", "host", 0.5, 0.0, 0.0)
+    chains = {
+        "compute": (Task(Template("F", 0, (kernel, host, kernel)), 0),),
+        "side": (Task(Template("C", 0, (kernel,)), 0),),
+    }
+    system = Hardware(ranks=1).system([Program(chains=chains)], [0], {})
+    quotient = fold(prune(system))
+    assert quiet_tasks(quotient, actors_of(quotient))[0, "compute"] == (False,)
+    trace = run(quotient)
+    assert_same(trace, run(unfolded(system), merge=False))
+    assert trace.spans(0, "compute").end == pytest.approx([2.0, 2.5, 3.5])  # half the GPU for two seconds
