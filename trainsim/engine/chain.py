@@ -23,11 +23,14 @@ class Compiled(Protocol):
 class Chain:
     """What the operations of one chain share while it runs.
 
-    ``cause`` is the row of somebody else whose end let this chain go on, until the next row takes it. ``waits`` is
-    the last operation that had to wait for somebody, with its microbatch; ``tasks`` are compiled.
+    ``tasks`` are compiled; it is at operation ``at`` of task ``task``. ``cause`` is the row of somebody else whose end
+    let this chain go on, until the next row takes it. ``waits`` is the last operation that had to wait for somebody,
+    with its microbatch.
     """
 
-    __slots__ = ("add", "cause", "name", "number", "over", "pending", "posted", "rank_class", "rows", "tasks", "waits")
+    __slots__ = (
+        "add", "at", "cause", "name", "number", "pending", "posted", "rank_class", "rows", "task", "tasks", "waits",
+    )  # fmt: skip
 
     def __init__(self, number: int, rank_class: int, name: str):
         self.number, self.rank_class, self.name = number, rank_class, name
@@ -38,7 +41,12 @@ class Chain:
         self.pending: Any = None
         self.waits: tuple[Compiled, int] | None = None
         self.tasks: list[tuple[tuple[Compiled, ...], int]] = []
-        self.over = False
+        self.task = self.at = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has carried out all tasks."""
+        return self.task == len(self.tasks)
 
     def record(self, run: int, microbatch: int, posted: float, start: float) -> None:
         """Append a row; it takes the pending cause, if there is one."""
@@ -55,12 +63,20 @@ class Chain:
         return (self.number, rows - 1) if rows else None
 
     def process(self) -> Generator[Event, Any, None]:
-        """Carry out all tasks; every ``yield`` is a wait that cannot be avoided."""
-        done, rows = self.rows.tasks.append, self.rows
-        for operations, microbatch in self.tasks:
-            for operation in operations:
-                event = operation.begin(self, microbatch)
+        """Carry out all tasks; every ``yield`` is a wait that cannot be avoided.
+
+        Where it is stands in ``task`` and ``at`` alone: somebody may move it while it waits.
+        """
+        tasks, done, rows = self.tasks, self.rows.tasks.append, self.rows
+        while self.task < len(tasks):
+            operations, microbatch = tasks[self.task]
+            while self.at < len(operations):
+                event = operations[self.at].begin(self, microbatch)
                 if event is not None:
-                    operation.end(self, microbatch, (yield event))
+                    value = yield event
+                    operations, microbatch = tasks[self.task]
+                    operations[self.at].end(self, microbatch, value)
+                self.at += 1
             done(len(rows))
-        self.over = True
+            self.task += 1
+            self.at = 0
