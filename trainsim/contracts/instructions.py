@@ -10,11 +10,17 @@ the rank that waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from trainsim.contracts.groups import Group, Messages, Peers
+
+Ints = npt.NDArray[np.int64]
 
 KINDS = (
     "forward",
@@ -147,7 +153,16 @@ EARLY = "early update"
 """``work`` of a template that updates the weights before the step is over, as asynchronous schedules do."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Posted(NamedTuple):
+    """What one template posts, sends, waits for and sets."""
+
+    meets: tuple[Meet, ...]
+    sends: tuple[Send, ...]
+    waits: tuple[Wait, ...]
+    signals: tuple[Signal, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Template:
     """The instructions of one pass over one chunk, and what it does to the memory of the rank.
 
@@ -188,6 +203,14 @@ class Template:
             done = at
         return (*out, *self.instructions[done:])
 
+    @cached_property
+    def posted(self) -> Posted:
+        """Its instructions by kind, kernels aside."""
+        by_kind: dict[type, list[Any]] = {Meet: [], Send: [], Wait: [], Signal: [], Kernel: []}
+        for i in self.instructions:
+            by_kind[type(i)].append(i)
+        return Posted(*(tuple(by_kind[kind]) for kind in (Meet, Send, Wait, Signal)))
+
     @property
     def balance(self) -> float:
         """Bytes that it leaves behind; negative: that it gives back more than it takes."""
@@ -199,6 +222,37 @@ class Task(NamedTuple):
 
     template: Template
     microbatch: int
+
+
+class Columns(NamedTuple):
+    """The tasks of a chain as columns: ``templates`` has each template once, in the order in which they first come, and
+    ``template`` numbers them task by task."""
+
+    templates: tuple[Template, ...]
+    template: Ints
+    microbatch: Ints
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task]) -> Columns:
+        """The columns of *tasks*.
+
+        >>> f, b = (Template(work, 0, ()) for work in "FB")
+        >>> columns = Columns.of([Task(f, 0), Task(f, 1), Task(b, 0)])
+        >>> columns.templates == (f, b), columns.template.tolist(), columns.microbatch.tolist()
+        (True, [0, 0, 1], [0, 1, 0])
+        """
+        templates, microbatches = zip(*tasks, strict=True) if tasks else ((), ())
+        number = {template: k for k, template in enumerate(dict.fromkeys(templates))}
+        return cls(
+            tuple(number),
+            np.fromiter(map(number.__getitem__, templates), np.int64, len(tasks)),
+            np.array(microbatches, np.int64),
+        )
+
+    @property
+    def times(self) -> list[int]:
+        """How many tasks each template has."""
+        return [int(times) for times in np.bincount(self.template, minlength=len(self.templates))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +275,7 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.gathered + self.buffers + self.framework
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Program:
     """All chains of one rank. ``stage`` is its place in the pipeline; ``parameters`` are those it computes with, of
     which it holds ``resident`` between passes."""
@@ -232,12 +286,16 @@ class Program:
     resident: float = 0.0
     memory: Memory = field(default_factory=Memory)
 
+    @cached_property
+    def columns(self) -> dict[str, Columns]:
+        """The tasks of every chain as columns: what is true of a template need not be found out task by task."""
+        return {chain: Columns.of(tasks) for chain, tasks in self.chains.items()}
+
     @property
     def operations(self) -> int:
         """Kernels, collectives and messages carried out, as opposed to the few objects stored."""
-        size = {
-            id(t.template): sum(isinstance(i, Kernel | Meet | Send) for i in t.template.instructions)
-            for tasks in self.chains.values()
-            for t in tasks
-        }
-        return sum(size[id(t.template)] for tasks in self.chains.values() for t in tasks)
+        return sum(
+            count * sum(isinstance(i, Kernel | Meet | Send) for i in template.instructions)
+            for columns in self.columns.values()
+            for template, count in zip(columns.templates, columns.times, strict=True)
+        )

@@ -16,7 +16,7 @@ import numpy as np
 
 from trainsim.contracts.exact import GRAIN
 from trainsim.contracts.groups import Group, Messages, Peers
-from trainsim.contracts.instructions import Kernel, Meet, Program, Send
+from trainsim.contracts.instructions import Kernel, Program
 from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 from trainsim.fold.graph import distinct
 
@@ -57,21 +57,18 @@ class _Habits:
 
 def _habits(program: Program) -> _Habits:
     out = _Habits()
-    for name, tasks in program.chains.items():
-        count = Counter(id(task.template) for task in tasks)
-        templates = {id(task.template): task.template for task in tasks}
-        todo = [(i, count[k]) for k, template in templates.items() for i in template.instructions]
-        kernels = [i for i, _ in todo if isinstance(i, Kernel)]
-        meets = [i for i, _ in todo if isinstance(i, Meet)]
+    for name, columns in program.columns.items():
+        todo = list(zip(columns.templates, columns.times, strict=True))
+        kernels = [i for template, _ in todo for i in template.instructions if isinstance(i, Kernel)]
+        meets = {(id(i.communicator), i.operation): i for template, _ in todo for i in template.posted.meets}
         out.sm[name] = max((k.sm for k in kernels), default=0.0)
         out.hbm[name] = max((k.hbm for k in kernels), default=0.0)
-        out.posts[name] = {m.communicator for m in meets}
-        out.operations |= {(m.communicator, m.operation) for m in meets}
+        out.posts[name] = {m.communicator for m in meets.values()}
+        out.operations |= {(m.communicator, m.operation) for m in meets.values()}
         sends: dict[Messages, tuple[int, bool]] = {}
-        for i, times in todo:
-            if isinstance(i, Send):
-                before, blocking = sends.get(i.communicator, (0, True))
-                sends[i.communicator] = before + times, blocking and i.blocking
+        for i, times in ((i, times) for template, times in todo for i in template.posted.sends):
+            before, blocking = sends.get(i.communicator, (0, True))
+            sends[i.communicator] = before + times, blocking and i.blocking
         out.flights.update({c: 1 if blocking else times for c, (times, blocking) in sends.items()})
     return out
 

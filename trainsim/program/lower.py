@@ -6,13 +6,15 @@ Lowering is a list of named passes over a draft of the system, with a check behi
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trainsim.contracts.groups import Group, Peers
-from trainsim.contracts.instructions import Meet, Program, Send
+from trainsim.contracts.instructions import Program
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
 from trainsim.errors import InvalidProgram
@@ -46,7 +48,21 @@ def lower(job: Job) -> Lowered:
 
     Raises InvalidPlan for layouts that lose layers, InvalidProgram when passes produced something illegal.
     """
-    return lowered(work_out(job))
+    with _undisturbed():
+        return lowered(work_out(job))
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Nothing here refers back to what holds it: looking for cycles among very many tasks takes longer than to make
+    them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def lowered(parts: Parts) -> Lowered:
@@ -164,14 +180,14 @@ def _system(draft: Draft) -> System:
 # -- what they are made of ---------------------------------------------------------------------------------------
 
 
-def _used(program: Program) -> Iterator[tuple[Peers, str]]:
-    for tasks in program.chains.values():
-        for template in {id(t.template): t.template for t in tasks}.values():
-            for i in template.instructions:
-                if isinstance(i, Meet):
-                    yield i.communicator, i.operation
-                elif isinstance(i, Send):
-                    yield i.communicator, "message"
+def _used(program: Program) -> set[tuple[Peers, str]]:
+    """What the program posts to, with the operation. Equal names are mostly one object, which is cheap to compare."""
+    posts: dict[tuple[int, str], tuple[Peers, str]] = {}
+    for columns in program.columns.values():
+        for template in columns.templates:
+            posts |= {(id(i.communicator), i.operation): (i.communicator, i.operation) for i in template.posted.meets}
+            posts |= {(id(i.communicator), "message"): (i.communicator, "message") for i in template.posted.sends}
+    return set(posts.values())
 
 
 def _slow(job: Job) -> Floats:

@@ -4,8 +4,11 @@ One pipeline rank: its stages, the order of its passes, and which of them update
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
+from typing import NamedTuple, cast
 
 from trainsim.contracts.groups import REPLICAS
 from trainsim.contracts.job import Skip
@@ -20,6 +23,41 @@ from trainsim.schedules.traits import Traits
 from trainsim.sharding.flights import Role
 from trainsim.sharding.parameter_groups import Held, shared
 from trainsim.sharding.plan import ShardingPlan
+
+MAKES_GRADIENTS = (Work.B, Work.W)
+"""The passes that make gradients of the weights."""
+
+
+class Kind(NamedTuple):
+    """What tells the template of a pass; under flights the first and the last microbatch of a step differ."""
+
+    work: Work
+    chunk: int
+    piece: int  # which slice of a sequence
+    first: bool = False
+    last: bool = False
+
+    @property
+    def role(self) -> Role:
+        """Which pass it is, for the flights that run under it."""
+        return Role(self.work.value, self.first, self.last)
+
+
+class _KindOf(dict[tuple[Work, int, int, bool, bool], Kind]):
+    """One kind for all rows that are equal: an order has very many slots and few kinds."""
+
+    def __missing__(self, row: tuple[Work, int, int, bool, bool]) -> Kind:
+        self[row] = kind = Kind(*row)
+        return kind
+
+
+def _by_chunk(choose: Callable[[int, int], int], slots: Mapping[Kind, int], works: Collection[Work]) -> dict[int, int]:
+    """Chunk -> the one of its *slots* of these *works* that is to be chosen."""
+    out: dict[int, int] = {}
+    for kind, k in slots.items():
+        if kind.work in works:
+            out[kind.chunk] = choose(k, out.get(kind.chunk, k))
+    return out
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +92,7 @@ class RankPlan:
         """How often it goes through ``items``: once per step, or once for all of them where nothing is flushed."""
         return 1 if self.schedule.asynchronous else self.parts.job.steps
 
-    @property
+    @cached_property
     def slices(self) -> int:
         """Slots of one kind per microbatch."""
         return len(self.parts.slices)
@@ -71,24 +109,53 @@ class RankPlan:
         return items if self.parts.vocabulary is None else deeper(items)
 
     @cached_property
+    def one_by_one(self) -> bool:
+        """Whether its order is passes alone: none in pairs, no exchanges of messages, no updates among them."""
+        return set(map(type, self.items)) <= {Slot} and not self.schedule.asynchronous
+
+    @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The order with pairs taken apart: the forward first."""
+        if set(map(type, self.items)) <= {Slot}:
+            return cast("tuple[Slot, ...]", self.items)
         return tuple(flat(item for item in self.items if not isinstance(item, MessageBatch)))
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """The kind of every slot: those of one kind are alike, but for what stands around them at turning points."""
+        works, microbatches, chunks = zip(*self.slots, strict=True)
+        rows: Iterable[tuple[Work, int, int, bool, bool]] = zip(works, chunks, repeat(0), repeat(False), repeat(False))
+        if self.slices > 1 or self.sharding.flights:
+            pieces = [b % self.slices for b in microbatches]
+            last = self.parts.job.training.microbatches - 1
+            ends = [[bool(self.sharding.flights) and b == end for b in microbatches] for end in (0, last)]
+            rows = zip(works, chunks, pieces, *ends, strict=True)
+        return list(map(_KindOf().__getitem__, rows))
 
     @cached_property
     def firsts(self) -> dict[int, int]:
         """Chunk -> number of its first forward: before it, parameters have to be there."""
-        return {s.chunk: k for k, s in reversed(list(enumerate(self.slots))) if s.work is Work.F}
+        return _by_chunk(min, self._first, (Work.F,))
 
     @cached_property
     def lasts(self) -> dict[int, int]:
         """Chunk -> number of the slot after which its gradients are complete."""
-        return {s.chunk: k for k, s in enumerate(self.slots) if s.work in (Work.B, Work.W)}
+        return _by_chunk(max, dict(zip(self.kinds, range(len(self.kinds)), strict=True)), MAKES_GRADIENTS)
 
     @cached_property
     def first_backs(self) -> dict[int, int]:
         """Chunk -> number of the first slot that makes gradients of its weights."""
-        return {s.chunk: k for k, s in reversed(list(enumerate(self.slots))) if s.work in (Work.B, Work.W)}
+        return _by_chunk(min, self._first, MAKES_GRADIENTS)
+
+    @cached_property
+    def turning_points(self) -> frozenset[int]:
+        """The slots that are the first or the last of their chunk in some way."""
+        return frozenset({*self.firsts.values(), *self.lasts.values(), *self.first_backs.values()})
+
+    @cached_property
+    def _first(self) -> dict[Kind, int]:
+        """The number of the first slot of each kind."""
+        return dict(zip(reversed(self.kinds), reversed(range(len(self.kinds))), strict=True))
 
     @property
     def reduces(self) -> bool:
@@ -105,7 +172,7 @@ class RankPlan:
         """Whether the optimizer is not on the GPU, or not all of it."""
         return self.parts.job.sharding.offload.optimizer != "none"
 
-    @property
+    @cached_property
     def per_update(self) -> int:
         """Microbatches whose gradients go into one update."""
         return 1 if self.schedule.eager_updates else self.parts.job.training.microbatches
@@ -143,10 +210,6 @@ class RankPlan:
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""
         return states(self.parts.job, self.held, versions=versions)
-
-    def role(self, slot: Slot) -> Role:
-        """Which pass *slot* is, for the flights that run under it."""
-        return Role(slot.work.value, slot.microbatch == 0, slot.microbatch == self.parts.job.training.microbatches - 1)
 
     def closes(self, slot: Slot) -> int | None:
         """The update that follows *slot* at once, where the schedule does not flush."""

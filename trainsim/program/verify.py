@@ -8,17 +8,18 @@ waits for what nobody does; memory that is taken is given back.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.contracts.groups import Group, Messages
-from trainsim.contracts.instructions import Instruction, Kernel, Meet, Program, Send, Signal, Template, Wait
-from trainsim.contracts.system import Communicator, System
+from trainsim.contracts.instructions import Columns, Program, Template
+from trainsim.contracts.system import Communicator, Ints, System
 from trainsim.errors import InvalidProgram
 
-Event = tuple[str, int]
+Source = int
+"""A list of microbatches that a template is carried out for, by its number among those of the program."""
 
 
 def verify(system: System) -> None:
@@ -32,68 +33,93 @@ def verify(system: System) -> None:
         else:
             _same_order(system, peers, communicator, facts)
     for k, fact in enumerate(facts):
-        missing = [e for e in fact.waits if e not in fact.set_here and e not in fact.received]
-        if missing:
-            event, microbatch = missing[0]
-            raise InvalidProgram(f"program {k} waits for {event!r} of microbatch {microbatch}, which nobody sets")
+        _nobody_waits_in_vain(k, fact)
         if abs(fact.balance) > 0.5:
             raise InvalidProgram(f"program {k} keeps {fact.balance:.0f} bytes when the step is over")
 
 
-class _Steps(NamedTuple):
-    """What one template posts, sends, waits for and sets."""
-
-    meets: tuple[Meet, ...]
-    sends: tuple[Send, ...]
-    waits: tuple[Wait, ...]
-    signals: tuple[Signal, ...]
-
-    @classmethod
-    def of(cls, template: Template) -> _Steps:
-        by_kind: dict[type, list[Instruction]] = {Meet: [], Send: [], Wait: [], Signal: [], Kernel: []}
-        for i in template.instructions:
-            by_kind[type(i)].append(i)
-        return cls(*(tuple(by_kind[kind]) for kind in (Meet, Send, Wait, Signal)))  # type: ignore[arg-type]
-
-
 class _ProgramFacts:
-    """What a program posts, sets, waits for and allocates; templates are read once."""
+    """What a program posts, sets, waits for and allocates: read from each template once, whatever its microbatches.
+
+    ``waits`` and ``signals`` say of each event which sources have it, ``sends`` the same for each communicator.
+    """
 
     def __init__(self, program: Program):
         self.program = program
-        templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}
-        self.of = {key: _Steps.of(template) for key, template in templates.items()}
         self.chains: dict[Group, dict[str, None]] = {}
-        self.sends: dict[Messages, Counter[Event]] = {}
-        self.waits: dict[Event, None] = {}
-        self.set_here: set[Event] = set()
-        self.received: set[Event] = set()
+        self.sends: dict[Messages, dict[str, list[Source]]] = {}
+        self.waits: dict[str, list[Source]] = {}
+        self.signals: dict[str, list[Source]] = {}
+        self.received: dict[str, list[Ints]] = {}
         self.balance = 0.0
-        for chain, tasks in program.chains.items():
-            for template in {id(t.template): t.template for t in tasks}.values():
-                for meet in self.of[id(template)].meets:
-                    self.chains.setdefault(meet.communicator, {})[chain] = None
-            left = {id(t.template): t.template.balance for t in tasks}
-            for template, microbatch in tasks:
-                self.balance += left[id(template)]
-                self._note(self.of[id(template)], microbatch)
+        self._microbatches: list[Ints] = []
+        self._moments: dict[tuple[Source, ...], Ints] = {}
+        for chain, columns in program.columns.items():
+            order = np.argsort(columns.template, kind="stable")
+            for template, microbatches in zip(
+                columns.templates, np.split(columns.microbatch[order], np.cumsum(columns.times)[:-1]), strict=True
+            ):
+                self._note(chain, template, microbatches)
 
-    def _note(self, steps: _Steps, microbatch: int) -> None:
-        for send in steps.sends:
-            self.sends.setdefault(send.communicator, Counter())[send.event, microbatch] += 1
-        for signal in steps.signals:
-            self.set_here.add((signal.event, microbatch if signal.microbatch is None else signal.microbatch))
-        for wait in steps.waits:
-            self.waits[wait.event, microbatch if wait.microbatch is None else wait.microbatch] = None
+    def _note(self, chain: str, template: Template, microbatches: Ints) -> None:
+        self.balance += template.balance * len(microbatches)
+        for communicator in {id(i.communicator): i.communicator for i in template.posted.meets}.values():
+            self.chains.setdefault(communicator, {})[chain] = None
+        usual = self._source(microbatches)
+        for send in template.posted.sends:
+            self.sends.setdefault(send.communicator, {}).setdefault(send.event, []).append(usual)
+        for table, steps in ((self.signals, template.posted.signals), (self.waits, template.posted.waits)):
+            for i in steps:
+                named = i.microbatch is not None
+                source = self._source(np.full(len(microbatches), i.microbatch)) if named else usual
+                table.setdefault(i.event, []).append(source)
 
-    def posts(self, communicator: Group) -> list[tuple[str, float]]:
+    def _source(self, microbatches: Ints) -> Source:
+        self._microbatches.append(microbatches)
+        return len(self._microbatches) - 1
+
+    def moments(self, sources: Iterable[Source]) -> Ints:
+        """The microbatches of *sources*, each once, ascending."""
+        key = tuple(sources)
+        if key not in self._moments:
+            self._moments[key] = np.unique(self.all_moments(key))
+        return self._moments[key]
+
+    def all_moments(self, sources: Iterable[Source]) -> Ints:
+        """The microbatches of *sources* as often as they come."""
+        return np.concatenate([np.zeros(0, np.int64), *(self._microbatches[source] for source in sources)])
+
+    def posts(self, communicator: Group) -> _Posts:
         """Operations and sizes that the program posts to a communicator, in order."""
-        posted = {
-            key: [(m.operation, m.nbytes) for m in steps.meets if m.communicator == communicator]
-            for key, steps in self.of.items()
-        }
-        chains = self.chains.get(communicator, {})
-        return [post for chain in chains for t in self.program.chains[chain] for post in posted[id(t.template)]]
+        chain = next(iter(self.chains.get(communicator, ())), None)
+        columns = Columns.of(()) if chain is None else self.program.columns[chain]
+        of = [
+            tuple((i.operation, i.nbytes) for i in template.posted.meets if i.communicator == communicator)
+            for template in columns.templates
+        ]
+        posting = np.array([bool(posts) for posts in of], bool)
+        return _Posts(of, columns.template[posting[columns.template]])
+
+
+class _Posts(NamedTuple):
+    """Posts to one communicator: what templates post, and the templates in order; those that post nothing left out."""
+
+    of: list[tuple[tuple[str, float], ...]]
+    template: Ints
+
+    @property
+    def all(self) -> list[tuple[str, float]]:
+        """The posts one by one."""
+        return [post for template in self.template.tolist() for post in self.of[template]]
+
+    def same(self, other: _Posts) -> bool:
+        """Whether both post the same in the same order: mostly they do it template by template."""
+        number: dict[tuple[tuple[str, float], ...], int] = {}
+        a, b = (
+            np.array([number.setdefault(posts, len(number)) for posts in one.of], np.int64)[one.template]
+            for one in (self, other)
+        )
+        return np.array_equal(a, b) or self.all == other.all
 
 
 def _one_chain_each(program: int, facts: _ProgramFacts) -> None:
@@ -117,8 +143,9 @@ def _same_order(system: System, group: Group, communicator: Communicator, facts:
         if leader == program or (leader, program) in checked:
             continue
         checked.add((leader, program))
-        a, b = facts[leader].posts(group), facts[program].posts(group)
-        if a != b:
+        posts, others = (facts[k].posts(group) for k in (leader, program))
+        if not posts.same(others):
+            a, b = posts.all, others.all
             raise InvalidProgram(
                 f"programs {leader} and {program} share a group of {str(group)!r} and post different collectives: "
                 f"{len(a)} against {len(b)}, first difference {_difference(a, b)}"
@@ -141,13 +168,33 @@ def _messages_arrive(
     programs = len(facts)
     pairs = np.unique(system.program_of[who] * programs + system.program_of[receiver_of[senders[who]]])
     for source, target in zip((pairs // programs).tolist(), (pairs % programs).tolist(), strict=True):
-        sent = facts[source].sends.get(messages, Counter())
-        for event, count in sent.items():
-            if count > 1:
-                raise InvalidProgram(f"program {source} sends {event[0]!r} of microbatch {event[1]} {count} times")
-            if event not in facts[target].waits:
+        sender, receiver = facts[source], facts[target]
+        for event, sources in sender.sends.get(messages, {}).items():
+            sent, times = np.unique(sender.all_moments(sources), return_counts=True)
+            for microbatch, count in zip(sent[times > 1].tolist(), times[times > 1].tolist(), strict=True):
+                raise InvalidProgram(f"program {source} sends {event!r} of microbatch {microbatch} {count} times")
+            for microbatch in _without(sent, receiver.moments(receiver.waits.get(event, ()))):
                 raise InvalidProgram(
-                    f"program {source} sends {event[0]!r} of microbatch {event[1]} to program {target}, "
+                    f"program {source} sends {event!r} of microbatch {microbatch} to program {target}, "
                     "which does not wait for it"
                 )
-        facts[target].received |= set(sent)
+            receiver.received.setdefault(event, []).append(sent)
+
+
+def _nobody_waits_in_vain(program: int, facts: _ProgramFacts) -> None:
+    """Every event that a program waits for is set here or by a message."""
+    fine: set[tuple[tuple[Source, ...], tuple[Source, ...]]] = set()
+    for event, sources in facts.waits.items():
+        here, received = facts.signals.get(event, []), facts.received.get(event, [])
+        key = tuple(sources), tuple(here)
+        if key in fine:
+            continue
+        for microbatch in _without(facts.moments(sources), np.concatenate([facts.moments(here), *received])):
+            raise InvalidProgram(f"program {program} waits for {event!r} of microbatch {microbatch}, which nobody sets")
+        if not received:
+            fine.add(key)
+
+
+def _without(some: Ints, others: Ints) -> list[int]:
+    """Those of *some* that are not among *others*."""
+    return [] if np.array_equal(some, others) else some[~np.isin(some, others)].tolist()
