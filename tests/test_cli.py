@@ -42,7 +42,7 @@ def test_run_prints_the_scenario_then_the_result_and_writes_the_files(
     assert out.index("parallel.dp") < out.index("bubble")
     assert err == ""
     names = {file.name for file in Path("out/small").iterdir()}
-    assert names == {"result.json", "gantt.png", "gantt.svg", "trace.json.gz", "report.html"}
+    assert names == {"result.json", "gantt.png", "trace.json.gz", "report.html"}
 
 
 def test_json_is_one_object_on_standard_output(small: str, capsys: pytest.CaptureFixture[str]) -> None:

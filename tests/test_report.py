@@ -114,9 +114,9 @@ def test_the_page_needs_nothing_else(small, tmp_path):
         assert word in text
 
 
-def test_a_run_leaves_five_files(small, tmp_path):
+def test_a_run_leaves_four_files(small, tmp_path):
     paths = small.save(tmp_path / "out")
-    assert [p.name for p in paths] == ["result.json", "gantt.png", "gantt.svg", "trace.json.gz", "report.html"]
+    assert [p.name for p in paths] == ["result.json", "gantt.png", "trace.json.gz", "report.html"]
     assert all(p.stat().st_size > 1000 for p in paths)
     first = [p.read_bytes() for p in paths]
     assert [p.read_bytes() for p in result(SMALL, "small").save(tmp_path / "out")] == first

@@ -31,7 +31,9 @@ def run(
     files: Annotated[
         str | None,
         typer.Option(
-            "--files", metavar="WHAT,...", help="Any of result, gantt, trace (or whole-trace), report; or none."
+            "--files",
+            metavar="WHAT,...",
+            help="Any of result, gantt, svg, trace (or whole-trace), report; or none. Default: all but svg.",
         ),
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
@@ -57,12 +59,12 @@ def run(
 
 def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool) -> tuple[str, ...]:
     """The kinds of files to write, from the options of the command line."""
-    from trainsim.report.files import FILES
+    from trainsim.report.files import FILES, USUAL
 
     if no_files and (files or out):
         raise ScenarioError("--no-files writes nothing: leave out --files and --out, or --no-files")
     if files is None:
-        return () if no_files or (as_json and not out) else tuple(FILES)
+        return () if no_files or (as_json and not out) else USUAL
     asked = tuple(word.strip() for word in files.split(",") if word.strip())
     if asked == (NONE,):
         return ()

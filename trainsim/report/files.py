@@ -25,33 +25,35 @@ LARGE_SVG = 1_500_000
 
 
 FILES = {
-    "result": ("result.json",),
-    "gantt": tuple(f"gantt.{kind}" for kind in PICTURES),
-    "trace": ("trace.json.gz",),
-    "report": ("report.html",),
+    "result": "result.json",
+    "gantt": "gantt.png",
+    "svg": "gantt.svg",
+    "trace": "trace.json.gz",
+    "report": "report.html",
 }
-"""What a run can write: the files of each kind."""
+"""What a run can write: the file of each kind."""
+USUAL = ("result", "gantt", "trace", "report")
+"""What a run writes if nobody says what: the picture once, as pixels."""
 
 
 def save(
-    result: Result, directory: Path, kinds: Collection[str] = tuple(FILES), *, whole_trace: bool = False
+    result: Result, directory: Path, kinds: Collection[str] = USUAL, *, whole_trace: bool = False
 ) -> tuple[Path, ...]:
     """Write the files of *kinds* (keys of FILES); their paths, in that order.
 
     The trace is an excerpt where it would be large, unless *whole_trace*.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    paths = {kind: [directory / name for name in names] for kind, names in FILES.items() if kind in kinds}
-    for path in paths.get("result", ()):
+    paths = {kind: directory / name for kind, name in FILES.items() if kind in kinds}
+    if path := paths.get("result"):
         path.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    for path in paths.get("trace", ()):
+    if path := paths.get("trace"):
         result.to_chrome(path, ranks=result.pipeline if whole_trace else None)
-    pictures = paths.get("gantt", [])
-    if pictures:
+    if pictures := [paths[kind] for kind in ("gantt", "svg") if kind in paths]:
         save_pictures(result.gantt(), pictures)
-    for path in paths.get("report", ()):
-        _write_page(result, path, next(iter(pictures), None))
-    return tuple(path for some in paths.values() for path in some)
+    if path := paths.get("report"):
+        _write_page(result, path, paths.get("gantt"))
+    return tuple(paths.values())
 
 
 def save_pictures(figure: Figure, paths: Iterable[Path]) -> None:

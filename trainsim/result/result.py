@@ -80,7 +80,7 @@ class Result(Analysis):
         return result_dict(self)
 
     def save(self, directory: str | Path) -> tuple[Path, ...]:
-        """Write result.json, gantt.png, gantt.svg, trace.json.gz and report.html into *directory*."""
+        """Write result.json, gantt.png, trace.json.gz and report.html into *directory*."""
         from trainsim.report.files import save
 
         return save(self, Path(directory))
