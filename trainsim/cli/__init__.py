@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import traceback
@@ -16,6 +18,8 @@ from trainsim.errors import TrainsimError
 
 DONE, WRONG_INPUT, BUG, INTERRUPTED = 0, 2, 70, 130
 PIPE_CLOSED = 141  # as shells say of a program whose reader went away
+MANY = 500_000
+"""Objects that may be made before somebody looks for cycles among them."""
 
 
 def _stop(message: str, status: int) -> NoReturn:
@@ -49,7 +53,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _stop("this is a bug in trainsim, not in your scenario; please report the lines above", BUG)
 
 
+def _collect_seldom() -> None:
+    """Leave most objects unvisited by the garbage collector: what a command makes, it needs until its end, and at its
+    end the whole memory goes back at once."""
+    gc.set_threshold(MANY)
+    atexit.register(gc.freeze)
+
+
 def _run_app(arguments: list[str] | None) -> int:
+    if arguments is None:  # this process is the command
+        _collect_seldom()
     try:
         status = app(args=arguments, prog_name="trainsim", standalone_mode=False)
         if status == INTERRUPTED:
