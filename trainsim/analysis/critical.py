@@ -61,18 +61,7 @@ class _Walk:
     def __init__(self, lanes: Lanes):
         self.lanes = lanes
         self.offset: list[int] = lanes.offset.tolist()
-        self.ends: list[float] = lanes.row_end.tolist()
         self.stage: list[int] = lanes.stage.tolist()
-        self.columns = [
-            (
-                lane.posted.tolist(),
-                lane.start.tolist(),
-                lane.end.tolist(),
-                lane.cause.tolist(),
-                lane.seconds + lane.held,
-            )
-            for lane in lanes.all
-        ]
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.phases = dict.fromkeys(("passes", "messages", "dp", "update"), 0.0)
         self.legs: list[Leg] = []
@@ -82,14 +71,16 @@ class _Walk:
         at, left = float(lane.end[row]), self.offset[-1] * 2
         while at > 0.0 and left:
             left -= 1
-            posted, start, end, cause, _ = self.columns[lane.number]
-            at = self._add(lane, row, "bubble", end[row], at)
-            at = self._body(lane, row, start[row], at)
-            if 0 <= cause[row] != self.offset[lane.number] + row and self.ends[cause[row]] <= at:
-                number = bisect_right(self.offset, cause[row]) - 1
-                lane, row = self.lanes.all[number], cause[row] - self.offset[number]
-                continue
-            at = self._add(lane, row, KINDS[int(lane.first[row])], posted[row], at)
+            at = self._add(lane, row, "bubble", float(lane.end[row]), at)
+            at = self._body(lane, row, float(lane.start[row]), at)
+            cause = int(lane.cause[row])
+            if 0 <= cause != self.offset[lane.number] + row:
+                number = bisect_right(self.offset, cause) - 1
+                source, before = self.lanes.all[number], cause - self.offset[number]
+                if source.end[before] <= at:
+                    lane, row = source, before
+                    continue
+            at = self._add(lane, row, KINDS[int(lane.first[row])], float(lane.posted[row]), at)
             if row == 0:
                 self._add(lane, row, "bubble", 0.0, at)
                 return
@@ -97,11 +88,12 @@ class _Walk:
 
     def _body(self, lane: Lane, row: int, start: float, at: float) -> float:
         """The row's spans until *at*."""
-        if start < at < self.columns[lane.number][2][row]:  # something in the middle of the row was the cause
+        if start < at < lane.end[row]:  # something in the middle of the row was the cause
             return self._add(lane, row, KINDS[int(lane.last[row])], start, at)
         if start < at:
-            for kind, seconds in zip(KINDS, self.columns[lane.number][4][row].tolist(), strict=True):
-                self._count(lane, row, kind, seconds)
+            for kind, seconds in zip(KINDS, (lane.seconds[row] + lane.held[row]).tolist(), strict=True):
+                if seconds:
+                    self._count(lane, row, kind, seconds)
             self._leg(lane, start, at)
         return min(start, at)
 

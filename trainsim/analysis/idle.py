@@ -124,7 +124,8 @@ def idle(lanes: Lanes, c: int) -> Idle:
     cause = np.concatenate([lanes.gap_cause(lane)[rows], lane.cause[late], np.full(min(1, len(lane)), -1, np.int64)])
     chain = np.where(cause >= 0, lanes.chain_of[cause], -1)
     source = np.where(chain >= 0, lanes.stage[lanes.chain_owner[chain]], -1)
-    names = [lanes.trace.title(lanes.all[k].name) if k >= 0 else "" for k in chain.tolist()]
+    titles = {k: lanes.trace.title(lanes.all[k].name) if k >= 0 else "" for k in np.unique(chain).tolist()}
+    names = [titles[k] for k in chain.tolist()]
     what = [*names[: len(rows)], *("peers" for _ in late), ""]
     order = np.argsort(start, kind="stable")
     order = order[end[order] > start[order]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +67,9 @@ def tasks_of(lanes: Lanes, c: int) -> TaskTable:
     tasks = lanes.trace.tasks[lane.number]
     start, end = lanes.trace.task_times(lane.number)
     seconds = np.zeros((len(start), len(KINDS)))
-    np.add.at(seconds, lane.task, lane.seconds + lane.held)
+    if len(lane):  # rows of a task follow each other
+        first = np.flatnonzero(np.diff(lane.task, prepend=-1))
+        seconds[lane.task[first]] = np.add.reduceat(lane.seconds + lane.held, first)
     return TaskTable(
         work=lanes.works(lane),
         chunk=np.array([fact.chunk for fact in facts], np.int64)[tasks.facts],
@@ -85,9 +88,9 @@ def passes_of(lanes: Lanes, c: int) -> Passes:
         if key[0] in PASSES:
             segments.setdefault(key, []).append(k)
     first, last = (np.array([some[place] for some in segments.values()], np.int64) for place in (0, -1))
-    seconds = np.array([tasks.seconds[some].sum(0) for some in segments.values()]).reshape(-1, len(KINDS))
+    seconds = _sums(tasks.seconds, list(segments.values()))
     start, end = tasks.start[first], tasks.end[last]
-    paired = np.array([last[k] > first[k] for k in range(len(first))], bool)
+    paired = last > first
     overlap = (start[1:] < end[:-1]) & (paired[1:] | paired[:-1])
     together = np.append(overlap, False) | np.append(False, overlap) if len(first) else paired
     forward = np.array([key[0] == "F" for key in segments], bool)
@@ -100,6 +103,16 @@ def passes_of(lanes: Lanes, c: int) -> Passes:
         seconds=seconds,
         half=np.where(together, np.where(forward, 1, -1), 0),
     )
+
+
+def _sums(seconds: Floats, segments: Sequence[Sequence[int]]) -> Floats:
+    """What each pass has in all its *segments*, by kind."""
+    size = np.array([len(some) for some in segments], np.int64)
+    rows = np.array([k for some in segments for k in some], np.int64)
+    if (size == 1).all():
+        return seconds[rows]
+    sums: Floats = np.add.reduceat(seconds[rows], np.cumsum(size) - size)
+    return sums
 
 
 def in_flight(tasks: TaskTable) -> int:

@@ -177,13 +177,13 @@ def together(passes: Passes) -> Iterator[tuple[int, ...]]:
 
 def grouped(passes: Passes) -> PassGroups:
     """All *passes*."""
-    pairs = list(together(passes))
-    forward, other = (
-        np.array([next((k for k in pair if (passes.work[k] == "F") == first), -1) for pair in pairs], np.int64)
-        for first in (True, False)
-    )
-    end = np.array([max(passes.end[k] for k in pair) for pair in pairs])
-    return PassGroups(Intervals(passes.start[[pair[0] for pair in pairs]] if pairs else end, end), forward, other)
+    pairs = [*together(passes)] if passes.half.any() else [(k,) for k in range(len(passes.work))]
+    first, last = (np.array([pair[place] for pair in pairs], np.int64) for place in (0, -1))
+    forwards = np.array([work == "F" for work in passes.work], bool)
+    forward = np.where(forwards[first], first, np.where(forwards[last], last, -1))
+    other = np.where(~forwards[first], first, np.where(~forwards[last], last, -1))
+    spans = Intervals(passes.start[first], np.maximum(passes.end[first], passes.end[last]))
+    return PassGroups(spans, forward, other)
 
 
 def name(passes: Passes, k: int) -> str:

@@ -52,7 +52,8 @@ def gantt(
     """
     stages = drawn_ranks(result, chosen(result) if ranks is None else ranks)
     some = ranks is None and len(stages) < len(result.pipeline)
-    everyone = drawn_ranks(result, result.pipeline) if some else stages
+    known = {actor.rank: actor for actor in stages}
+    everyone = tuple(known.get(actor.rank, actor) for actor in drawn_ranks(result, result.pipeline)) if some else stages
     parts = _windows(result, stages, window, steps)
     scenes = [scene(result, stages, (w.start, w.end), detailed=detailed(result, stages, w.start, w.end)) for w in parts]
     layout = _layout(scenes, everyone, some=some)

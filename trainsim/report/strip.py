@@ -61,9 +61,10 @@ def strip_looks(actor: DrawnRank) -> dict[str, Weighted]:
     inside = Weighted(Intervals(lane.start[rows], lane.end[rows]), lane.seconds[rows, COLUMN["dp"]] / length[rows])
     rest = 1.0 - (inside.until(pieces.end) - inside.until(pieces.start)) / np.maximum(pieces.seconds, 1e-300)
     looks = {"exposed": Weighted(actor.exposed, np.ones(len(actor.exposed.start))), "dp": inside}
+    done = np.array([*passes.work, ""])
     for number, works in ((forward, "F"), (other, "BIW")):
         for work in works:
-            of = np.flatnonzero(np.array([work == w for w in passes.work] + [False], bool)[number])
+            of = np.flatnonzero(done[number] == work)
             both = (forward[of] >= 0) & (other[of] >= 0)
             looks[MAIN[work]] = Weighted(pieces.where(of), rest[of] * np.where(both, 0.5, 1.0))
     for kind in dict.fromkeys(piece.kind for piece in actor.update):
