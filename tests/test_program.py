@@ -151,6 +151,35 @@ def test_block_detail_is_close_with_tensor_parallelism() -> None:
     assert block.trace.duration == pytest.approx(op.trace.duration, rel=0.02)
 
 
+@pytest.mark.parametrize("detail", ["layer", "block"])
+@pytest.mark.parametrize("vocabulary", [32000, 320000])
+@pytest.mark.parametrize("sequence", [512, 4096])
+def test_coarse_detail_hides_collectives_as_kernels_do(detail: str, vocabulary: int, sequence: int) -> None:
+    """Overlapped collectives are part of the blocks: as long as in the simulation of every kernel, and no more work."""
+    changes = {
+        "parallel__sequence_parallel": True,
+        "model__vocab": vocabulary,
+        "training__sequence_length": sequence,
+        "sharding__overlap": False,
+    }
+    exposed, op, coarse = (
+        run_small(**changes, training__tp_overlap=overlap, simulation__detail=detail)
+        for overlap, detail in ((False, detail), (True, "op"), (True, detail))
+    )
+    assert coarse.trace.duration == pytest.approx(op.trace.duration, rel=0.005)
+    assert coarse.trace.duration < exposed.trace.duration
+    assert coarse.trace.operations == exposed.trace.operations
+
+
+def test_a_collective_that_outlasts_its_kernels_sticks_out_alike_at_any_detail() -> None:
+    """A link so slow that it ends long after them; nothing else is on its way."""
+    whole = {"parallel__pp": 1, "sharding__overlap": False}
+    changes = {"parallel__sequence_parallel": True, "training__tp_overlap": True, **whole}
+    slow = {"cluster__nvlink_bandwidth": "20GB/s"}
+    op, block = (run_small(**changes, **slow, simulation__detail=detail) for detail in ("op", "block"))
+    assert block.trace.duration == pytest.approx(op.trace.duration, rel=1e-6)
+
+
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_the_closed_form_is_exact_where_nothing_is_shared(schedule: str) -> None:
     """One replica, no tensor parallelism: only messages and uneven ends separate formula and simulation."""

@@ -110,8 +110,8 @@ class ComputeChain:
         """The templates of a pass of some *kind*, with *cuts* around its parts, or with the flights of its kind."""
         made = self._made.get((kind, bool(cuts)))
         if made is None:
-            flies = bool(self.rank_plan.sharding.flights)
-            one_pass, beside = self._with_flights(kind) if flies else (self._pass(kind, cuts), {})
+            flies, coarse = bool(self.rank_plan.sharding.flights), self.rank_plan.parts.job.detail != "op"
+            one_pass, beside = self._with_flights(kind) if flies else (self._pass(kind, cuts, coarse=coarse), {})
             made = _Made(template(self.rank_plan.parts, one_pass), one_pass.beside, beside)
             if not cuts or self.rank_plan.schedule.eager_updates:
                 self._made[kind, bool(cuts)] = made
@@ -120,7 +120,8 @@ class ComputeChain:
     def _with_flights(self, kind: Kind) -> tuple[Pass, Mapping[str, Template]]:
         """A pass with what its flights want around its parts, and their own templates."""
         around, blocks = self.rank_plan.sharding.flights[kind.role], self.rank_plan.parts.blocks
-        return self._pass(kind, cuts_of(around, kind.role, blocks)), flights_of(around, kind.role, blocks)
+        cuts, coarse = cuts_of(around, kind.role, blocks), self.rank_plan.parts.job.detail != "op"
+        return self._pass(kind, cuts, coarse=coarse), flights_of(around, kind.role, blocks)
 
     def _pair(self, k: int, pair: Pair, step: int) -> Iterator[Task]:
         """The tasks of the slots *k* and the one behind it, which run at once."""
@@ -135,9 +136,9 @@ class ComputeChain:
         for turn in made:
             yield from self._tasks([_Made(turn.compute, turn.lanes, {})], [microbatches[turn.who]])
 
-    def _pass(self, kind: Kind, cuts: Cuts) -> Pass:
+    def _pass(self, kind: Kind, cuts: Cuts, *, coarse: bool = False) -> Pass:
         parts = self.rank_plan.parts.slices[kind.piece]
-        return PASSES[kind.work.value](parts, self.rank_plan.stages[kind.chunk], cuts=cuts)
+        return PASSES[kind.work.value](parts, self.rank_plan.stages[kind.chunk], cuts=cuts, coarse=coarse)
 
     def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
         """What stands around the parts of slot *k*, flights aside."""

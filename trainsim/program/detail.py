@@ -2,16 +2,22 @@
 Coarser programs for quick sweeps: neighbouring kernels and collectives of one kind become one interval.
 
 What is merged no longer meets other ranks nor shares links: collectives of the layers take the time that they take
-alone. Their bytes are still counted.
+alone, or alone under the kernels that hide them. Their bytes are still counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece
-from trainsim.program.block_costs import IN_LAYERS
+from trainsim.contracts.groups import Group
+from trainsim.contracts.instructions import Hold, Kernel, Meet, Payload, Piece
+from trainsim.program.block_costs import IN_LAYERS, Overlapped
+from trainsim.program.block_costs import Piece as Work
 from trainsim.program.network import Network
+
+LEAST_LEFT = 0.05
+"""Of the SMs, what collectives leave to kernels at worst."""
 
 
 def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piece]:
@@ -20,56 +26,129 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
     Waits, signals and messages stay where they are. Memory is taken before the interval, as much of it as is held at
     any moment within, and given back after it.
     """
-    out: list[Piece] = []
-    run: list[Kernel] = []
-    holds: list[list[Hold]] = [[]]
+    out, run = list[Piece](), _Interval(detail)
     for i in pieces:
         if isinstance(i, Kernel):
-            run.append(i)
-            holds.append([])
-        elif isinstance(i, Meet) and i.kind in IN_LAYERS:
-            seconds = network.seconds(i.communicator, i.operation, i.nbytes) * i.exposed
-            run.append(Kernel(i.name, i.kind, seconds, 0.0, 0.0, i.layer, i.stream, payloads=i.payloads))
-            holds.append([])
+            run.add(i)
         elif isinstance(i, Hold):
-            holds[-1].append(i)
+            run.hold(i)
+        elif isinstance(i, Meet) and i.kind in IN_LAYERS:
+            run.add(_interval(i, _seconds(i, network)))
         else:
-            out += [*_held(holds, _merge(run, detail)), i]
-            run, holds = [], [[]]
-    return [*out, *_held(holds, _merge(run, detail))]
+            out += [*run.pieces(), i]
+            run = _Interval(detail)
+    return [*out, *run.pieces()]
 
 
-def _held(holds: Iterable[Iterable[Hold]], kernels: Iterable[Kernel]) -> Iterator[Piece]:
-    """*kernels* between what is taken and what is given back: never more at once than the holds one by one.
-
-    *holds* are those before each kernel and after the last one: of each lot, what goes is gone before others come.
-    """
-    left: dict[str, float] = {}
-    now = most = 0.0
-    for lot in holds:
-        for hold in lot:
-            left[hold.category] = left.get(hold.category, 0.0) + hold.nbytes
-            now += hold.nbytes
-        most = max(most, now)
-    taken = [Hold(category, nbytes) for category, nbytes in left.items() if nbytes > 0]
-    beside = most - sum(hold.nbytes for hold in taken)  # less than 0: some of it is taken when other memory is free
-    yield from taken if beside >= 0 else ()
-    yield Hold("temporary", beside if beside >= 0 else most)
-    yield from kernels
-    yield Hold("temporary", -beside if beside >= 0 else -most)
-    yield from (Hold(category, nbytes) for category, nbytes in left.items() if nbytes < 0)
-    yield from taken if beside < 0 else ()
+def merged(pieces: Iterable[Work], network: Network) -> tuple[Kernel, ...]:
+    """The pieces of a block as an interval per kind."""
+    run = _Interval("block")
+    for piece in pieces:
+        for kernel in _intervals(piece, network):
+            run.add(kernel)
+    return tuple(run.kernels())
 
 
-def _merge(kernels: list[Kernel], detail: str) -> Iterator[Kernel]:
-    """One kernel per (layer and) kind, with the time-weighted shares of its parts."""
-    groups: dict[tuple[int, str, str], list[Kernel]] = {}
-    for k in kernels:
-        groups.setdefault((k.layer if detail == "layer" else -1, k.kind, k.stream), []).append(k)
-    for (layer, kind, stream), parts in groups.items():
-        seconds = sum(k.seconds for k in parts)
-        weight = max(seconds, 1e-30)
-        sm = sum(k.sm * k.seconds for k in parts) / weight
-        hbm = sum(k.hbm * k.seconds for k in parts) / weight
-        payloads = tuple(payload for k in parts for payload in k.payloads)
-        yield Kernel(kind, kind, seconds, sm, hbm, layer, stream, payloads=payloads)
+def _intervals(piece: Work, network: Network) -> Iterator[Kernel]:
+    if isinstance(piece, Kernel):
+        yield piece
+    elif isinstance(piece, Meet):
+        yield _interval(piece, _seconds(piece, network))
+    else:
+        yield from _hidden(piece, network)
+
+
+def _interval(meet: Meet, seconds: float) -> Kernel:
+    """A collective as an interval of so many *seconds*."""
+    return Kernel(meet.name, meet.kind, seconds, 0.0, 0.0, meet.layer, meet.stream, meet.payloads)
+
+
+def _seconds(meet: Meet, network: Network) -> float:
+    return network.seconds(meet.communicator, meet.operation, meet.nbytes) * meet.exposed
+
+
+def _hidden(piece: Overlapped, network: Network) -> Iterator[Kernel]:
+    """Kernels as long as they take while a collective holds SMs and takes bandwidth of the HBM, and what is left of it
+    when they are over."""
+    meet, left = piece.meet, _seconds(piece.meet, network)
+    assert isinstance(meet.communicator, Group)
+    held, taken = network.taken_beside(meet.communicator, meet.operation)
+    for kernel in piece.kernels:
+        rate, other = _rates(kernel, held, taken)
+        together = min(kernel.seconds / rate, left / other)
+        seconds = together + max(0.0, kernel.seconds - together * rate)
+        left = max(0.0, left - together * other)
+        share = kernel.seconds / max(seconds, 1e-30)
+        yield replace(kernel, seconds=seconds, sm=kernel.sm * share, hbm=kernel.hbm * share)
+    yield _interval(meet, left)
+
+
+def _rates(kernel: Kernel, held: float, taken: float) -> tuple[float, float]:
+    """How fast, as parts of their own speeds, a kernel and a collective run at once: max-min fair, where the collective
+    holds a share of the SMs and takes one of the HBM's bandwidth."""
+    most = min(1.0, max(1.0 - held, LEAST_LEFT) / kernel.sm) if kernel.sm > 0 else 1.0
+    level = min(1.0, 1.0 / max(kernel.hbm + taken, 1e-30))
+    rate = min(most, level)
+    return rate, max(level, min(1.0, (1.0 - rate * kernel.hbm) / max(taken, 1e-30)))
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What kernels that become one take together: seconds, and seconds times shares."""
+
+    seconds: float = 0.0
+    sm: float = 0.0
+    hbm: float = 0.0
+    payloads: tuple[Payload, ...] = ()
+
+
+class _Interval:
+    """Neighbours that become one interval per (layer and) kind, with what they hold in between."""
+
+    __slots__ = ("_left", "_most", "_now", "_sums", "layers")
+
+    def __init__(self, detail: str):
+        self.layers = detail == "layer"
+        self._sums: dict[tuple[int, str, str], _Sum] = {}
+        self._left: dict[str, float] = {}
+        self._now = self._most = 0.0
+
+    def add(self, kernel: Kernel) -> None:
+        """One more kernel; what was held since the one before is all there now, or gone."""
+        self._most = max(self._most, self._now)
+        key = kernel.layer if self.layers else -1, kernel.kind, kernel.stream
+        so_far, seconds = self._sums.get(key), kernel.seconds
+        if so_far is None:
+            so_far = self._sums[key] = _Sum()
+        so_far.seconds += seconds
+        so_far.sm += kernel.sm * seconds
+        so_far.hbm += kernel.hbm * seconds
+        so_far.payloads += kernel.payloads
+
+    def hold(self, hold: Hold) -> None:
+        """Memory that is taken or given back between kernels."""
+        self._left[hold.category] = self._left.get(hold.category, 0.0) + hold.nbytes
+        self._now += hold.nbytes
+
+    def kernels(self) -> Iterator[Kernel]:
+        """One kernel per (layer and) kind, with the time-weighted shares of its parts."""
+        for (layer, kind, stream), parts in self._sums.items():
+            weight = max(parts.seconds, 1e-30)
+            yield Kernel(
+                kind, kind, parts.seconds, parts.sm / weight, parts.hbm / weight, layer, stream, parts.payloads
+            )
+
+    def pieces(self) -> Iterator[Piece]:
+        """The kernels between what is taken and what is given back: never more at once than the holds one by one."""
+        if not self._left:
+            yield from self.kernels()
+            return
+        most = max(self._most, self._now)
+        taken = [Hold(category, nbytes) for category, nbytes in self._left.items() if nbytes > 0]
+        beside = most - sum(hold.nbytes for hold in taken)  # less than 0: some of it is taken when other memory is free
+        yield from taken if beside >= 0 else ()
+        yield Hold("temporary", beside if beside >= 0 else most)
+        yield from self.kernels()
+        yield Hold("temporary", -beside if beside >= 0 else -most)
+        yield from (Hold(category, nbytes) for category, nbytes in self._left.items() if nbytes < 0)
+        yield from taken if beside < 0 else ()

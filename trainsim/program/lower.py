@@ -205,22 +205,15 @@ def _with_gpu_shares(communicator: Communicator, network: Network, group: Group)
 
 
 def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
-    """NCCL's blocks hold their SMs however slow the network is; every byte on the wire is read and written."""
-    cluster, members = network.job.cluster, network.members(group)
-    constants, gpu = cluster.constants, cluster.gpu
-    domains = np.sort(cluster.domain_of(network.gpu_of(members)), axis=1)
-    near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
-    hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
-    moved = np.minimum(1.0, constants["hbm_passes"] * pattern.bandwidth / gpu.memory_bandwidth)
-    of = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1])
-    rank, links = members.ravel(), cluster.links
-    sizes, ranks = len(of), network.job.parallel.ranks
+    members, links, ranks = network.members(group), network.job.cluster.links, network.job.parallel.ranks
+    hold, moved = network.gpu_shares(pattern, members)
+    of, rank = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1]), members.ravel()
     return replace(
         pattern,
         use_group=np.concatenate([pattern.use_group, of, of]),
         use_resource=np.concatenate([pattern.use_resource, links + rank, links + ranks + rank]),
         use_amount=np.concatenate([pattern.use_amount, hold[of], moved[of]]),
-        use_hold=np.concatenate([pattern.use_hold, np.ones(sizes, bool), np.zeros(sizes, bool)]),
+        use_hold=np.concatenate([pattern.use_hold, np.ones(len(of), bool), np.zeros(len(of), bool)]),
     )
 
 

@@ -36,6 +36,7 @@ class Network:
         self.gpu_of = job.allocation.gpu_of
         self._members: dict[Peers, Ints] = {}
         self._patterns: dict[tuple[Peers, str], Pattern] = {}
+        self._beside_kernels: dict[tuple[Peers, str], tuple[float, float]] = {}
         self._alone: dict[tuple[Peers, str], tuple[Pattern, float]] = {}
 
     def has(self, peers: Peers) -> bool:
@@ -72,6 +73,27 @@ class Network:
         pattern, crowd = self._first(peers, operation)
         alone, moving = pattern.seconds(0, nbytes)
         return max(alone, crowd * alone * moving)
+
+    def taken_beside(self, group: Group, operation: str) -> tuple[float, float]:
+        """(Share of the SMs, share of the bandwidth of the HBM) that a collective takes of the GPUs of its first group
+        when it runs beside kernels."""
+        key = group.anywhere, operation
+        if key not in self._beside_kernels:
+            hold, moved = self.gpu_shares(self._first(*key)[0], self._near(key[0])[:1])
+            self._beside_kernels[key] = float(hold[0]), float(moved[0])
+        return self._beside_kernels[key]
+
+    def gpu_shares(self, pattern: Pattern, members: Ints) -> tuple[Floats, Floats]:
+        """What a collective takes of each of its GPUs, group by group of *members*.
+
+        NCCL's blocks hold their SMs however slow the network is, and every byte on the wire is read and written.
+        """
+        cluster, constants = self.job.cluster, self.job.cluster.constants
+        domains = np.sort(cluster.domain_of(self.gpu_of(members)), axis=1)
+        near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
+        hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
+        bandwidth = pattern.bandwidth[: len(members)]
+        return hold, np.minimum(1.0, constants["hbm_passes"] * bandwidth / cluster.gpu.memory_bandwidth)
 
     def _takes_time(self, peers: Peers) -> bool:
         return self.has(peers) or (isinstance(peers, Group) and peers.alone)

@@ -23,6 +23,7 @@ from trainsim.models.layers import (
 from trainsim.models.lora import adapter_tensors, first_layer
 from trainsim.models.matrices import Matrix, Tensors, joined, tensors
 from trainsim.program.block_costs import Block, Blocks
+from trainsim.program.detail import merged
 from trainsim.program.network import Network
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
 from trainsim.program.stages import Stage, virtual_stages
@@ -51,6 +52,7 @@ class Parts:
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
     planned_for: Costs | None = None  # the times by which the schedule plans; None: passes of equal length
+    _coarse: dict[int, Block] = field(default_factory=dict, repr=False)
     _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
     _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
@@ -67,6 +69,18 @@ class Parts:
     def layer_blocks(self, stage: Stage) -> tuple[Block, ...]:
         """The blocks of the layers of a virtual stage, in forward order."""
         return self.layers[stage.first : stage.first + stage.layers]
+
+    def coarse(self, block: Block) -> Block:
+        """One of these blocks with an interval per kind in place of its kernels and collectives."""
+        if id(block) not in self._coarse:
+            self._coarse[id(block)] = replace(
+                block,
+                forward=merged(block.forward, self.network),
+                backward=merged(block.backward, self.network),
+                input_gradient=merged(block.input_gradient, self.network),
+                weight_gradient=merged(block.weight_gradient, self.network),
+            )
+        return self._coarse[id(block)]
 
     def kinds(self, stage: Stage) -> tuple[LayerKind, ...]:
         """The kinds of the layers of a virtual stage, in forward order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
@@ -45,16 +46,22 @@ class Cut:
     after: tuple[Piece, ...] = ()
 
 
+class PassMaker(Protocol):
+    """Makes a pass over *stage* with *cuts* around its parts; *coarse*: of blocks whose kernels are merged by kind."""
+
+    def __call__(self, parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass: ...
+
+
 NOTHING = Cut()
 Cuts = Mapping[int, Cut]
 """What stands around the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
 
 
-def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """Forward through *stage*: receive, embedding, layers, head, send."""
     cuts, lanes = cuts or {}, NO_LANES
     main: list[Piece] = [] if stage.before is None else _receive(parts, stage, "forward")
-    for part, layer, block in _parts(parts, stage):
+    for part, layer, block in _parts(parts, stage, coarse=coarse):
         cut = cuts.get(part, NOTHING)
         main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", block.transient_forward)]
         here, overlapped = _unfold(block.forward, layer)
@@ -67,9 +74,9 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pas
     return Pass("F", stage, tuple(main), lanes)
 
 
-def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """Backward through *stage*: receive, head, layers last to first, embedding, send."""
-    main, lanes = _back(parts, stage, "backward", cuts or {})
+    main, lanes = _back(parts, stage, "backward", cuts=cuts or {}, coarse=coarse)
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
@@ -77,21 +84,21 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pa
     return Pass("B", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
 
 
-def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """The half of a backward that others wait for: gradients of the activations."""
-    main, lanes = _back(parts, stage, "input_gradient", cuts or {})
+    main, lanes = _back(parts, stage, "input_gradient", cuts=cuts or {}, coarse=coarse)
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
     return Pass("I", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
 
 
-def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None) -> Pass:
+def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """The half of a backward that nobody waits for: gradients of the weights."""
-    main, lanes = _back(parts, stage, "weight_gradient", cuts or {})
+    main, lanes = _back(parts, stage, "weight_gradient", cuts=cuts or {}, coarse=coarse)
     return Pass("W", stage, tuple(main), lanes)
 
 
-PASSES = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
+PASSES: Mapping[str, PassMaker] = {"F": forward_pass, "B": backward_pass, "I": input_pass, "W": weight_pass}
 
 
 def template(parts: Parts, one_pass: Pass) -> Template:
@@ -102,10 +109,10 @@ def template(parts: Parts, one_pass: Pass) -> Template:
     return Template.of(one_pass.work, one_pass.stage.chunk, main)
 
 
-def _back(parts: Parts, stage: Stage, half: str, cuts: Cuts) -> tuple[list[Piece], Lanes]:
+def _back(parts: Parts, stage: Stage, half: str, *, cuts: Cuts, coarse: bool) -> tuple[list[Piece], Lanes]:
     main: list[Piece] = []
     lanes = NO_LANES
-    for part, layer, block in reversed(_parts(parts, stage)):
+    for part, layer, block in reversed(_parts(parts, stage, coarse=coarse)):
         here, overlapped = _unfold(getattr(block, half), layer)
         cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
         needed = block.transient if here and first else 0.0
@@ -129,13 +136,13 @@ def _both(cut: Cut | None) -> tuple[Piece, ...]:
     return (*cut.before, *cut.after) if cut else ()
 
 
-def _parts(parts: Parts, stage: Stage) -> list[tuple[int, int, Block]]:
+def _parts(parts: Parts, stage: Stage, *, coarse: bool) -> list[tuple[int, int, Block]]:
     """(part, layer, block) of the stage in forward order; the embedding counts as layer -1, the head as the last."""
-    blocks = parts.layer_blocks(stage)
     last = stage.first + stage.layers - 1
     out = [(stage.layers + 1, -1, parts.embedding)] if stage.embedding else []
-    out += [(stage.layers - k, stage.first + k, block) for k, block in enumerate(blocks)]
-    return out + ([(0, last + 1, parts.head)] if stage.head else [])
+    out += [(stage.layers - k, stage.first + k, block) for k, block in enumerate(parts.layer_blocks(stage))]
+    out += [(0, last + 1, parts.head)] if stage.head else []
+    return [(part, layer, parts.coarse(block)) for part, layer, block in out] if coarse else out
 
 
 NO_LANES: Lanes = MappingProxyType({})
