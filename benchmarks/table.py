@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from benchmarks.commands import Usage, typical
+from benchmarks.checkouts import HERE
+from benchmarks.commands import Usage, typical, used
 
 GB = 1e9
+PROGRAM = ("-m", "trainsim")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,48 +40,74 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A scenario for ``trainsim run`` and its targets: seconds of real time, bytes of memory."""
+    """A scenario for ``trainsim run`` with *changes* and its targets: seconds of processor time, bytes of memory."""
 
     scenario: str
-    seconds: float
+    cpu: float
     memory: float | None = None
-    repeat: int = 5
+    changes: tuple[str, ...] = ()
+    repeat: int = 3
+
+    @property
+    def words(self) -> list[str]:
+        """The words after ``trainsim``."""
+        return ["run", self.scenario, *(word for change in self.changes for word in ("--set", change))]
 
 
+LARGEST = ("cluster.nodes=32768", "training.global_batch=32768")
 RUNS = (
-    Run(scenario="bloom_3d", seconds=2.5),
-    Run(scenario="bloom_slow_node", seconds=4.0),
-    Run(scenario="llama3_405b_16k", seconds=3.0, memory=0.5 * GB),
-    Run(scenario="scale_131072", seconds=6.0, memory=1.0 * GB, repeat=3),
+    Run(scenario="quickstart", cpu=1.8),
+    Run(scenario="bloom_3d", cpu=3.0),
+    Run(scenario="llama3_405b_16k", cpu=3.0, memory=0.5 * GB),
+    Run(scenario="scale_131072", cpu=6.5, memory=0.6 * GB),
+    Run(scenario="scale_131072", cpu=15.0, changes=LARGEST, repeat=1),
 )
-IMPORT = 0.3  # seconds
-CLOSED_FORM = 2.0  # milliseconds
+"""The last one is of 262,144 GPUs."""
+ANY = 6.0  # seconds of processor time of any scenario that ships
+IMPORT = 0.5  # seconds of processor time
+CLOSED_FORM, POINT = 2.0, 12.0  # milliseconds
 ENGINE = {"no marks": 2.0, "marks": 0.5}  # microseconds per instruction that shares nothing
 
 
 def measure() -> Iterator[Row]:
     """All rows, each when it is measured."""
     for run in RUNS:
-        with tempfile.TemporaryDirectory() as folder:
-            took = typical(_trainsim("run", run.scenario, "--out", folder), run.repeat)
-        yield from _rows(f"`trainsim run {run.scenario}`", took, run.seconds, run.memory)
-    took = typical([sys.executable, "-c", "import trainsim"], 5)
-    bare = typical([sys.executable, "-c", ""], 5)
-    yield Row(what="`import trainsim`, less an empty program", measured=took.wall - bare.wall, unit="s", target=IMPORT)
+        yield from _rows(run, _ran(run.words, run.repeat))
+    slowest, took = max(((name, _ran(["run", name], 1).cpu) for name in others()), key=lambda item: item[1])
+    yield Row(what=f"the slowest of all others, `{slowest}`", measured=took, unit="s", target=ANY)
+    bare = typical([sys.executable, "-c", ""], 5).cpu
+    for what, words in {
+        "`import trainsim`": ["-c", "import trainsim"],
+        "`trainsim --help`": [*PROGRAM, "--help"],
+    }.items():
+        took = typical([sys.executable, *words], 5).cpu - bare
+        yield Row(what=f"{what}, less an empty program", measured=took, unit="s", target=IMPORT)
     for name, milliseconds in _inside("closed_form").items():
         yield Row(what=f"closed form of {name}", measured=milliseconds, unit="ms", target=CLOSED_FORM)
+    for name, milliseconds in _inside("point").items():
+        yield Row(what=f"point of a sweep {name}, whole blocks", measured=milliseconds, unit="ms", target=POINT)
     for name, microseconds in _inside("engine").items():
         yield Row(what=f"engine: {name}", measured=microseconds, unit="us", target=_engine_target(name))
 
 
-def _trainsim(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "trainsim", *arguments]
+def others() -> list[str]:
+    """The scenarios that ship and have no row of their own."""
+    known = {run.scenario for run in RUNS}
+    return sorted(file.stem for file in (HERE / "scenarios").glob("*.yaml") if file.stem not in known)
 
 
-def _rows(what: str, took: Usage, seconds: float, memory: float | None) -> Iterator[Row]:
-    yield Row(what=what, measured=took.wall, unit="s", target=seconds)
-    yield Row(what="- processor time", measured=took.cpu, unit="s")
-    yield Row(what="- most memory", measured=took.memory / GB, unit="GB", target=memory / GB if memory else None)
+def _ran(words: list[str], repeat: int) -> Usage:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *PROGRAM, *words, "--out", folder]
+        return typical(command, repeat) if repeat > 1 else used(command)
+
+
+def _rows(run: Run, took: Usage) -> Iterator[Row]:
+    what = f"`trainsim {' '.join(run.words)}`"
+    yield Row(what=what, measured=took.cpu, unit="s", target=run.cpu)
+    yield Row(what="- real time", measured=took.wall, unit="s")
+    memory = run.memory / GB if run.memory else None
+    yield Row(what="- most memory", measured=took.memory / GB, unit="GB", target=memory)
 
 
 def _engine_target(case: str) -> float | None:
@@ -96,7 +124,7 @@ def _inside(part: str) -> dict[str, float]:
 def line(row: Row) -> str:
     """A row as plain text."""
     target = "" if row.target is None else f"<= {row.target:g} {row.unit}"
-    return f"{row.what:44s} {target:>10s} {row.measured:9.3f} {row.unit:2s}  {row.verdict}"
+    return f"{row.what:60s} {target:>10s} {row.measured:9.3f} {row.unit:2s}  {row.verdict}"
 
 
 def machine() -> str:
@@ -122,20 +150,11 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def markdown(rows: Sequence[Row], where: str, note: str) -> str:
-    """The page ``docs/benchmarks.md``."""
-    lines = ["# How quick it is", "", *([note, ""] if note else []), f"Measured on {where}.", "", EXPLAINED, ""]
-    lines += ["| what | target | measured | |", "|---|--:|--:|---|"]
+def table(rows: Sequence[Row]) -> list[str]:
+    """A line per row, in Markdown."""
+    lines = ["| what | target | measured | |", "|---|--:|--:|---|"]
     for row in rows:
         target = "" if row.target is None else f"≤ {row.target:g} {row.unit}"
         what = row.what.replace("- ", "&nbsp;&nbsp;&nbsp;&nbsp;", 1) if row.what.startswith("- ") else row.what
         lines.append(f"| {what} | {target} | {row.measured:.3g} {row.unit} | {row.verdict} |")
-    return "\n".join(lines) + "\n"
-
-
-EXPLAINED = """\
-Made by `python -m benchmarks --markdown`. Commands are whole processes: start, imports, simulation, Gantt charts (PNG
-and SVG), the Chrome trace, the page and `result.json`. Real time, processor time of all processes of a command and the
-most memory of one of them are medians of five runs (three of the longest) after one that is not counted. The closed
-form is timed on a resolved job in a warm process. The engine is timed on synthetic steps, per instruction;
-`benchmarks/engine.py` has more of them."""
+    return lines

@@ -3,14 +3,17 @@
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from benchmarks import sharding, zeropp
+from benchmarks import cliffs, phases, sharding, zeropp
+from benchmarks.checkouts import HERE, checkout
 from benchmarks.commands import used
 from benchmarks.engine import CASES
-from benchmarks.inside import PARTS, SCENARIOS
-from benchmarks.table import ENGINE, RUNS, Row, _engine_target, line, markdown
+from benchmarks.inside import GRID, PARTS, POINT, SCENARIOS
+from benchmarks.page import page
+from benchmarks.table import ENGINE, RUNS, Row, _engine_target, line, others, table
 from trainsim.scenario.scenario import Scenario
 
 MEGABYTE = 1e6
@@ -47,18 +50,67 @@ def test_verdicts(measured: float, target: float | None, verdict: str) -> None:
     row = Row(what="it", measured=measured, unit="s", target=target)
     assert row.verdict == verdict
     assert line(row).rstrip().endswith(verdict or "s")
-    assert markdown([row], "a machine", "Preliminary.").splitlines()[-1].endswith(f"| {measured:.3g} s | {verdict} |")
+    assert table([row])[-1].endswith(f"| {measured:.3g} s | {verdict} |")
 
 
-@pytest.mark.parametrize("name", [*(run.scenario for run in RUNS), *SCENARIOS])
+@pytest.mark.parametrize("name", [*(run.scenario for run in RUNS), *SCENARIOS, *phases.SCENARIOS])
 def test_scenarios_ship(name: str) -> None:
     Scenario.load(name)
+
+
+def test_every_scenario_that_ships_is_measured() -> None:
+    assert {*others(), *(run.scenario for run in RUNS)} == {file.stem for file in (HERE / "scenarios").iterdir()}
+
+
+def test_phases_are_those_of_the_whole_command() -> None:
+    (found,) = phases.measure(["quickstart"], repeat=1)
+    assert all(found.now[phase] > 0 for phase in ("start, imports", "scenario", "engine", "charts", "trace", "page"))
+    assert sum(found.now[phase] for phase in phases.ALL[:-1]) == pytest.approx(found.now[phases.TOTAL])
+    assert len(phases.table([found])) == 2 + len(phases.ALL)
+
+
+def test_a_commit_that_is_not_there_is_said(tmp_path: Path) -> None:
+    assert checkout(str(HERE), tmp_path) == HERE
+    with pytest.raises(RuntimeError, match="no folder and no commit"):
+        checkout("no-such-commit", tmp_path)
+
+
+@pytest.mark.parametrize("cliff", cliffs.CLIFFS, ids=lambda cliff: cliff.name)
+def test_cliffs_are_two_jobs(cliff: cliffs.Cliff) -> None:
+    base = Scenario.from_dict(cliffs.nested(cliffs.BASE))
+    special, plain = (base.replace(changes).resolve() for changes in (cliff.special, cliff.plain))
+    assert special != plain
+
+
+def test_a_cliff_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cliffs, "REPEAT", 1)
+    few = {"training.global_batch": 8}
+    found = cliffs.measure(cliffs.Cliff(name="TP overlap", special={**cliffs.WGRAD, **few}, plain=few))
+    assert found.ratio == found.special / found.plain > 0
+    assert cliffs.table([found])[-1].startswith("| TP overlap |")
+
+
+def test_a_point_of_a_sweep_can_run() -> None:
+    for changes in ({path: values[k] for path, values in GRID.items()} for k in (0, -1)):
+        Scenario.from_dict(POINT).replace(changes).resolve()
+
+
+def test_the_page_has_all_tables() -> None:
+    before = dict.fromkeys(phases.ALL, 2.0)
+    text = page(
+        [Row(what="it", measured=1.0, unit="s", target=2.0)],
+        [phases.Phases(scenario="quickstart", now=dict.fromkeys(phases.ALL, 1.0), before=before)],
+        [cliffs.Found(name="overlap", special=9.0, plain=2.0, limit=3.0)],
+        where="a machine", before="abc", note="Preliminary.",
+    )  # fmt: skip
+    for words in ("Preliminary.", "| it | ≤ 2 s | 1 s | met |", "2.00 → 1.00 (0.50)", "| 4.50 | ≤ 3 | missed by 50% |"):
+        assert words in text
 
 
 def test_every_engine_target_has_cases() -> None:
     targets = {_engine_target(case.name) for case in CASES["base"]}
     assert {*ENGINE.values(), None} == targets
-    assert set(PARTS) == {"closed_form", "engine"}
+    assert set(PARTS) == {"closed_form", "engine", "point"}
 
 
 def cells(line: str) -> list[str]:
