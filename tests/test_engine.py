@@ -299,7 +299,7 @@ from trainsim.fold import fold, prune
 trace = run(fold(prune(step("all of it"))))
 digest = hashlib.sha256()
 for rows in trace.records:
-    digest.update(repr((rows.table, rows.marks, rows.causes, rows.tasks)).encode())
+    digest.update(repr((rows.table, rows.marked, rows.marks, rows.causes, rows.tasks)).encode())
 print(digest.hexdigest(), trace.chains, len(trace.runs))
 """
 

@@ -122,7 +122,7 @@ class Builder:
         start = max(ready, self.free[rank])
         rows, number = self.rows[rank], self.work[slot.work][0]
         if start > self.free[rank] and cause:
-            rows.causes[len(rows)] = cause
+            rows.causes.extend((len(rows), *cause))
         rows.table.extend((number, slot.microbatch, start, start))
         rows.tasks.append(len(rows))
         end = self.free[rank] = start + self.runs[number].ends[-1]
@@ -138,7 +138,7 @@ class Builder:
             return
         chain = self.number[rank, WAYS[slot.work].chain]
         rows = self.rows[chain]
-        rows.causes[len(rows)] = (rank, len(self.rows[rank]) - 1)
+        rows.causes.extend((len(rows), rank, len(self.rows[rank]) - 1))
         rows.table.extend((self.send + (slot.work != "F"), slot.microbatch, end, end))
         self.arrived[slot.work, to, slot.microbatch] = (
             end + ticks(self.shape.latency),

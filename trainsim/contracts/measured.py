@@ -146,7 +146,7 @@ class _TraceReader:
             for k in range(begin, over):
                 if k in causes:
                     source = int(np.searchsorted(heads, causes[k], side="right")) - 1
-                    record.causes[k - begin] = source, causes[k] - heads[source]
+                    record.causes.extend((k - begin, source, causes[k] - heads[source]))
         return Trace(
             rank_class=np.arange(self.ranks), representative=np.arange(self.ranks), stage=stage,
             parameters=np.zeros(self.ranks), memory=(Memory(),) * self.ranks,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,22 +87,80 @@ class Tasks(NamedTuple):
     microbatch: Ints
 
 
+class Extent(NamedTuple):
+    """How long the columns of a record are at some moment."""
+
+    table: int
+    causes: int
+    marked: int
+    marks: int
+    tasks: int
+
+    @property
+    def rows(self) -> int:
+        return self.table // 4
+
+
+class Period(NamedTuple):
+    """What one period of a repeated stretch adds: seconds, microbatches, and rows by number of chain."""
+
+    seconds: float
+    microbatches: int
+    rows: Ints
+
+
 @dataclass(slots=True)
 class Record:
     """One chain of one class, as the engine writes it. The table holds 4 numbers per row: run, microbatch, posted,
     start.
 
-    ``scales`` has the factor of each row's run where it is not 1 throughout. ``marks[row]`` are the true ends of the
-    spans of a literal row, one that had to share a resource: each but the first starts where the one before ends.
-    ``causes[row]`` is the (chain, row) whose end let a row start, where that was not the end of the row before.
-    ``tasks[k]`` is the number of rows in the table when task k was over.
+    ``scales`` has the factor of each row's run where it is not 1 throughout. A literal row, one that had to share a
+    resource, has the true ends of its spans in ``marks``: each but the first starts where the one before ends.
+    ``marked`` says whose they are: row, number of marks. ``causes`` has row, chain and row there of whose end let a row
+    start, where that was not the end of the row before. ``tasks[k]`` is the number of rows in the table when task k was
+    over.
     """
 
     table: array[float] = field(default_factory=lambda: array("d"))
     scales: array[float] = field(default_factory=lambda: array("d"))
-    marks: dict[int, list[float]] = field(default_factory=dict)
-    causes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    marked: array[int] = field(default_factory=lambda: array("q"))
+    marks: array[float] = field(default_factory=lambda: array("d"))
+    causes: array[int] = field(default_factory=lambda: array("q"))
     tasks: array[int] = field(default_factory=lambda: array("q"))
 
     def __len__(self) -> int:
         return len(self.table) // 4
+
+    def mark(self, row: int, ends: Sequence[float]) -> None:
+        """Row *row* is literal; its spans end at *ends*."""
+        self.marked.extend((row, len(ends)))
+        self.marks.extend(ends)
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(len(self.table), len(self.causes), len(self.marked), len(self.marks), len(self.tasks))
+
+    def repeat(self, since: Extent, number: int, times: int, period: Period) -> None:
+        """Write all that was written *since* again, *times* times, each a period later. It is chain *number*."""
+        rows = int(period.rows[number])
+        table, step = _repeated(self.table, since.table, 4, times)
+        table[:, 1] += step * period.microbatches
+        table[:, 2:] += (step * period.seconds)[:, None]
+        causes, step = _repeated(self.causes, since.causes, 3, times)
+        causes[:, 0] += step * rows
+        causes[:, 2] += step * period.rows[causes[:, 1]]
+        marked, step = _repeated(self.marked, since.marked, 2, times)
+        marked[:, 0] += step * rows
+        marks, step = _repeated(self.marks, since.marks, 1, times)
+        marks += (step * period.seconds)[:, None]
+        tasks, step = _repeated(self.tasks, since.tasks, 1, times)
+        tasks += (step * rows)[:, None]
+        columns: tuple[array[Any], ...] = (self.table, self.causes, self.marked, self.marks, self.tasks)
+        for column, more in zip(columns, (table, causes, marked, marks, tasks), strict=True):
+            column.frombytes(more.tobytes())
+
+
+def _repeated(column: array[Any], since: int, width: int, times: int) -> tuple[npt.NDArray[Any], Ints]:
+    """What *column* holds from *since* on, *times* times, as a table so wide, and which time each line of it is."""
+    last = np.array(column[since:], column.typecode).reshape(-1, width)
+    return np.tile(last, (times, 1)), np.repeat(np.arange(1, times + 1), len(last))

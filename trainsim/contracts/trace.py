@@ -220,14 +220,21 @@ class Trace:
         scale = np.array(record.scales) if len(record.scales) else np.ones(count)
         end = start + self._scaled(flat.end[flat.first[run] + flat.size[run] - 1], scale)
         literal, cause = np.zeros(count, bool), np.full(count, -1, np.int64)
-        if record.marks:
-            literal[list(record.marks)] = True
-            end[list(record.marks)] = [marks[-1] for marks in record.marks.values()]
+        if record.marked:
+            marked, size = self._marked(number)
+            literal[marked] = True
+            end[marked] = np.frombuffer(record.marks)[np.cumsum(size) - 1]
         if record.causes:
-            cause[list(record.causes)] = [self.offset[chain] + row for chain, row in record.causes.values()]
+            row, chain, there = np.frombuffer(record.causes, np.int64).reshape(-1, 3).T
+            cause[row] = self.offset[chain] + there
         # ``tasks[k]`` rows were there when task k ended: row n belongs to the first task that saw more than n.
         task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(count), side="right")
         return Rows(run, table[1].astype(np.int64), table[2], start, end, scale, task, cause, literal)
+
+    def _marked(self, number: int) -> tuple[Ints, Ints]:
+        """The literal rows of chain *number*, and how many marks each has."""
+        row, size = np.frombuffer(self.records[number].marked, np.int64).reshape(-1, 2).T
+        return row, size
 
     def _times(self, number: int, row: Ints, inside: Ints) -> tuple[Floats, Floats, Floats]:
         """(Posted, start, end) of spans, each given by its row and its place in there. All decoding ends up here."""
@@ -235,10 +242,10 @@ class Trace:
         at, origin, scale = flat.first[rows.run[row]] + inside, rows.start[row], rows.scale[row]
         posted, start, end = (origin + self._scaled(of[at], scale) for of in (flat.posted, flat.start, flat.end))
         if marks:  # literal rows: their ends one row behind the other, and where each row begins there
-            size = np.fromiter(map(len, marks.values()), np.int64, len(marks))
+            marked, size = self._marked(number)
             first = np.zeros(len(rows.run), np.int64)
-            first[list(marks)] = np.cumsum(size) - size
-            true = np.fromiter(_flatten(marks.values()), np.float64, int(size.sum()))
+            first[marked] = np.cumsum(size) - size
+            true = np.frombuffer(marks)
             literal = rows.literal[row]
             end[literal] = true[(first[row] + inside)[literal]]
             later = literal & (inside > 0)

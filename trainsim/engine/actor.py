@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program, Signal, Wait
-from trainsim.engine.running_operations import Flags
+from trainsim.engine.flags import Flags
 from trainsim.errors import InvalidProgram
 from trainsim.fold.quotient import Quotient
 
@@ -12,7 +12,7 @@ from trainsim.fold.quotient import Quotient
 class Actor:
     """``ports`` are its group classes by (communicator, label); ``turns`` counts its posts by communicator.
 
-    ``flags`` keeps the state of each of its events by microbatch; the last place is for microbatch -1.
+    ``flags`` are its named events.
     """
 
     __slots__ = ("_top", "flags", "hbm", "number", "ports", "program", "program_number", "rank", "slow", "sm", "turns")
@@ -41,12 +41,12 @@ class Actor:
     def event(self, name: str) -> Flags:
         """The states of one event."""
         if name not in self.flags:
-            self.flags[name] = [None] * self._top
+            self.flags[name] = Flags(self.number, self._top)
         return self.flags[name]
 
     def turn(self, communicator: Peers) -> list[int]:
-        """The counter of its posts."""
-        return self.turns.setdefault(communicator, [0])
+        """Counters of its posts: those that it made, and those that were left out."""
+        return self.turns.setdefault(communicator, [0, 0])
 
 
 def actors_of(quotient: Quotient) -> list[Actor]:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from trainsim.contracts.record import Record
 from trainsim.engine.clock import Event
+from trainsim.engine.relative import Facts, Move, Reach, View
 
 Cause = tuple[int, int]
 """(Number of a chain, row in it) whose end let something start."""
 
 
 class Compiled(Protocol):
-    """What a compiled template consists of. ``begin`` may return an event to wait for; then ``end`` gets its value."""
+    """What a compiled template consists of. ``begin`` may return an event to wait for; then ``end`` gets its value.
+
+    While *chain* waits, ``relative`` says what matters of that, and ``moved`` puts elsewhere what it keeps there.
+    """
 
     def begin(self, chain: Chain, microbatch: int) -> Event | None: ...
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None: ...
+
+    def reach(self) -> Reach: ...
+
+    def relative(self, chain: Chain, view: View) -> Facts: ...
+
+    def moved(self, chain: Chain, by: Move) -> None: ...
 
 
 class Chain:
@@ -25,11 +36,12 @@ class Chain:
 
     ``tasks`` are compiled; it is at operation ``at`` of task ``task``. ``cause`` is the row of somebody else whose end
     let this chain go on, until the next row takes it. ``waits`` is the last operation that had to wait for somebody,
-    with its microbatch.
+    with its microbatch. ``passed`` is called when task ``mark`` begins.
     """
 
     __slots__ = (
-        "add", "at", "cause", "name", "number", "pending", "posted", "rank_class", "rows", "task", "tasks", "waits",
+        "add", "at", "cause", "mark", "name", "number", "passed", "pending", "posted", "rank_class", "rows", "task",
+        "tasks", "waits",
     )  # fmt: skip
 
     def __init__(self, number: int, rank_class: int, name: str):
@@ -42,6 +54,8 @@ class Chain:
         self.waits: tuple[Compiled, int] | None = None
         self.tasks: list[tuple[tuple[Compiled, ...], int]] = []
         self.task = self.at = 0
+        self.mark = sys.maxsize
+        self.passed: Callable[[], None] = lambda: None
 
     @property
     def over(self) -> bool:
@@ -51,7 +65,7 @@ class Chain:
     def record(self, run: int, microbatch: int, posted: float, start: float) -> None:
         """Append a row; it takes the pending cause, if there is one."""
         if self.cause is not None:
-            self.rows.causes[len(self.rows)] = self.cause
+            self.rows.causes.extend((len(self.rows), *self.cause))
             self.cause = None
         self.add((run, microbatch, posted, start))
 
@@ -80,3 +94,27 @@ class Chain:
             done(len(rows))
             self.task += 1
             self.at = 0
+            if self.task >= self.mark:
+                self.passed()
+
+    @property
+    def operation(self) -> Compiled:
+        """What it is in the midst of."""
+        return self.tasks[self.task][0][self.at]
+
+    def relative(self, view: View) -> Facts:
+        """Where it is in its task, and what it waits for there."""
+        if self.over:
+            return ()
+        return self.at, self.operation, not self.rows, *self.operation.relative(self, view)
+
+    def moved(self, by: Move) -> None:
+        """Elsewhere, by as many tasks as *by* says, if it moves at all."""
+        tasks = by.tasks.get(self, 0)
+        if tasks:
+            self.operation.moved(self, by)
+            self.task += tasks
+            self.posted += by.seconds
+            self.cause = by.cause(self.cause)
+            if self.waits is not None:
+                self.waits = self.waits[0], self.waits[1] + by.microbatches

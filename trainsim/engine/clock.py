@@ -1,23 +1,25 @@
 """
-SimPy's clock, and the three things that the engine does with it beyond SimPy's public face.
+SimPy's clock, and what the engine does with it beyond SimPy's public face.
 
-They are all here, so that a new version of SimPy has one file to break (pyproject pins 4.1). Each saves something that
+It is all here, so that a new version of SimPy has one file to break (pyproject pins 4.1). Three things save what
 the public way would cost at every kernel: an event that fires later without a process of its own, a plain call
 instead of a process, and taking the waiters off an event that stands on the agenda at the wrong time, in place of
-interrupting a process and cancelling a timeout.
+interrupting a process and cancelling a timeout. The others look at the agenda, and put off what stands there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Generator
 from typing import Any
 
 from simpy.core import Environment
-from simpy.events import NORMAL, Event, EventPriority, Timeout
+from simpy.events import NORMAL, Event, EventPriority, Process, Timeout
 
-__all__ = ["LATE", "NORMAL", "Clock", "Event", "Timeout"]
+__all__ = ["LAST", "LATE", "NORMAL", "Clock", "Event", "Timeout", "owner_of"]
 
 LATE = EventPriority(2)  # after all that happens at the same instant
+LAST = EventPriority(3)  # after that, too
 
 
 class Clock(Environment):
@@ -42,6 +44,28 @@ class Clock(Environment):
         fresh.callbacks, event.callbacks = event.callbacks, []
         return fresh
 
+    def carry_out(self, process: Generator[Event, Any, None], owner: Any) -> None:
+        """Start a process that belongs to *owner*."""
+        self.process(process).owner = owner  # type: ignore[attr-defined]
+
+    def agenda(self) -> list[tuple[float, int, Event]]:
+        """What is to happen, in its order: when, with which priority, and what."""
+        return [(at, priority, event) for at, priority, _, event in sorted(self._queue)]
+
+    def put_off(self, events: set[Event], seconds: float) -> None:
+        """Let *events*, which stand on the agenda, happen so much later; their order stays."""
+        self._queue[:] = [
+            (at + seconds if event in events else at, priority, number, event)
+            for at, priority, number, event in self._queue
+        ]
+        heapq.heapify(self._queue)
+
     def scheduled(self) -> int:
         """How many events were ever put on the agenda."""
         return next(self._eid)
+
+
+def owner_of(callback: Any) -> Any:
+    """What a callback belongs to; of a process, what it was started for."""
+    owner = callback.__self__
+    return owner.owner if isinstance(owner, Process) else owner  # type: ignore[attr-defined]

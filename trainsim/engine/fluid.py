@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import partial
 from itertools import accumulate
 
 from trainsim.contracts.exact import TICK, ticks
-from trainsim.engine.clock import LATE, Clock, Event
+from trainsim.engine.clock import LATE, Clock, Event, owner_of
 from trainsim.engine.fairshare import Use, max_min
+from trainsim.engine.relative import Facts, Move, View
 
 
 class Phases:
@@ -47,6 +47,33 @@ class Activity:
     def close(self, _: Event) -> None:
         """The first thing that happens at the end."""
         self.shared.finish(self)
+
+    def phase_over(self, timer: Event) -> None:
+        """A phase ends, unless the activity was given another rate since."""
+        if self.timer is timer:
+            self.shared.next_phase(self)
+
+    def expects(self, event: Event) -> bool:
+        """Whether *event* still means something to it."""
+        return self.timer is event or self.done is event
+
+    @property
+    def rank_class(self) -> int:
+        """A class for which it runs."""
+        owners = map(owner_of, self.done.callbacks)
+        return next(int(owner.rank_class) for owner in owners if owner is not self)
+
+    def relative(self, view: View) -> Facts:
+        """How far it is, and who is on its resources, in their order."""
+        marks = None if self.marks is None else tuple(map(view.time, self.marks))
+        users = tuple(tuple(map(view.number, self.shared.users[r])) for r in self.phases.resources)
+        return (self.phases, self.index, self.left, self.rate, view.time(self.since), self.timer is None, marks, users,
+                view.event(self.done))  # fmt: skip
+
+    def moved(self, by: Move) -> None:
+        self.since += by.seconds
+        if self.marks is not None:
+            self.marks = [mark + by.seconds for mark in self.marks]
 
 
 class SharedResources:
@@ -153,9 +180,7 @@ class SharedResources:
             if rate != activity.rate:  # whose rate stays is not touched: no rounding that depends on others
                 self._advance(activity, now)
                 activity.rate = rate
-                activity.timer = self.clock.call(
-                    partial(self._phase_over, activity), ticks(activity.left / rate, self.tick)
-                )
+                activity.timer = self.clock.call(activity.phase_over, ticks(activity.left / rate, self.tick))
 
     def _fair(self, uses: tuple[int, ...]) -> list[float]:
         rates = self._rates.get(uses)
@@ -192,9 +217,7 @@ class SharedResources:
             activity.left = max(0.0, ticks(left, self.tick))
         activity.since = now
 
-    def _phase_over(self, activity: Activity, timer: Event) -> None:
-        if activity.timer is not timer:  # it was given another rate since
-            return
+    def next_phase(self, activity: Activity) -> None:
         assert activity.marks is not None
         activity.marks.append(self.clock.now)
         activity.index += 1

@@ -14,6 +14,7 @@ from trainsim.contracts.instructions import Meet
 from trainsim.contracts.record import Label, Run
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event
+from trainsim.engine.relative import Facts, Move, Reach, View
 from trainsim.errors import InvalidProgram
 
 
@@ -29,14 +30,31 @@ class Body:
     meets: tuple[float, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Member:
-    """A class that came to a joint run: when it is at the first meeting, and what made it come then."""
+    """A class that came to a joint run: when it is at the first meeting, and what made it come then.
 
+    Once nobody is missing it knows when all of them start, its ``run`` from there on, and why it started then.
+    """
+
+    rank_class: int
     arrival: float
     body: Body
     done: Event
     cause: Cause | None
+    company: list[Member]
+    start: float = 0.0
+    run: int = -1
+
+    def relative(self, view: View) -> Facts:
+        """When it came, and who else is there; when they start and with which run, once nobody is missing."""
+        start = tuple(map(view.number, self.company)) if self.run < 0 else view.time(self.start)
+        return view.time(self.arrival), self.body, view.event(self.done), view.cause(self.cause), start, self.run
+
+    def moved(self, by: Move) -> None:
+        self.arrival += by.seconds
+        self.start += by.seconds
+        self.cause = by.cause(self.cause)
 
 
 class Joints:
@@ -54,10 +72,11 @@ class Joints:
         plan = self._plans.get(key := frozenset(bodies))
         if plan is None:
             plan = self._plans[key] = self._plan(bodies)
+        start, cause = last.arrival, last.cause
         for member in members:
-            run, seconds = plan[member.body]
-            delay = last.arrival + seconds - self.clock.now
-            self.clock.fire(member.done, delay, (last.arrival, run, last.cause))
+            member.start, member.cause = start, cause
+            member.run, seconds = plan[member.body]
+            self.clock.fire(member.done, start + seconds - self.clock.now, member)
 
     def _plan(self, bodies: list[Body]) -> dict[Body, tuple[int, float]]:
         """Who is slowest in each gap sets the pace of all: (number of the run, its seconds) of each body."""
@@ -109,7 +128,8 @@ class Joint:
         cause = (chain.number, len(chain.rows)) if self.run >= 0 else chain.because()
         waiting = self.joints.waiting[self.group]
         members = waiting.setdefault(turn, [])
-        members.append(Member(chain.posted + self.head, self.body, done, cause))
+        chain.pending = Member(chain.rank_class, chain.posted + self.head, self.body, done, cause, members)
+        members.append(chain.pending)
         if len(members) == self.posters:
             del waiting[turn]
             self.joints.release(members)
@@ -117,11 +137,18 @@ class Joint:
             chain.waits = self, microbatch
         return done
 
-    def end(self, chain: Chain, microbatch: int, value: tuple[float, int, Cause | None]) -> None:
-        start, run, cause = value
+    def end(self, chain: Chain, microbatch: int, value: Member) -> None:
         if self.run >= 0:
             chain.record(self.run, microbatch, chain.posted, chain.posted)
-        arrival = chain.posted + self.head
-        if arrival < start:
-            chain.cause = cause
-        chain.record(run, microbatch, arrival, start)
+        if value.arrival < value.start:
+            chain.cause = value.cause
+        chain.record(value.run, microbatch, value.arrival, value.start)
+
+    def reach(self) -> Reach:
+        return Reach(groups=(self.group,))
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        return view.time(chain.posted), view.cause(chain.cause), view.number(chain.pending)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        """The member moves by itself; turns need not: all who post to a group go equally far."""

@@ -16,15 +16,17 @@ from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
 from trainsim.engine.fluid import SharedResources
 from trainsim.engine.quiet import quiet_tasks
+from trainsim.engine.steady import watch
 from trainsim.engine.stuck import deadlock
 from trainsim.fold.quotient import Quotient
 
 
-def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
+def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: float = TICK) -> Trace:
     """The trace of one step of *quotient*.
 
-    *merge* off makes every kernel and collective an event of its own: slower, and equal to the last bit. *tick* is
-    the grain of time in seconds, as ``exact.tick_for`` chooses it for a run of some length.
+    *merge* off makes every kernel and collective an event of its own, *leap* off carries out what repeats each time:
+    slower, and equal to the last bit. Nothing is left out unless both are on. *tick* is the grain of time in seconds,
+    as ``exact.tick_for`` chooses it for a run of some length.
 
     Raises ``InvalidProgram`` for programs that do not fit together and ``Deadlock`` when nothing goes on although
     chains are left; the message says who waits for what.
@@ -40,8 +42,10 @@ def run(quotient: Quotient, *, merge: bool = True, tick: float = TICK) -> Trace:
             loud = (False,) * len(tasks)
             chain.tasks = compiler.tasks(actor, tasks, quiet.get((actor.program_number, name), loud))
             chains.append(chain)
+    if merge and leap:
+        watch(clock, actors, chains, compiler.lanes)
     for chain in chains:
-        clock.process(chain.process())
+        clock.carry_out(chain.process(), chain)
     clock.run()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)

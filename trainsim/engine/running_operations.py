@@ -11,11 +11,10 @@ from typing import Any
 from trainsim.contracts.instructions import Meet
 from trainsim.engine.chain import Cause, Chain
 from trainsim.engine.clock import Clock, Event, Timeout
+from trainsim.engine.flags import Flags
 from trainsim.engine.fluid import Activity, Phases, SharedResources
+from trainsim.engine.relative import Facts, Move, Reach, View
 from trainsim.errors import InvalidProgram
-
-Flags = list[Any]
-"""State of one event of a rank by microbatch: None, True once it is set, or the Event that somebody waits for."""
 
 
 class Unshared:
@@ -36,6 +35,15 @@ class Unshared:
         else:
             chain.record(self.run, microbatch, chain.posted, chain.posted)
 
+    def reach(self) -> Reach:
+        return Reach()
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        return view.time(chain.posted), view.cause(chain.cause)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        """The chain keeps nothing else."""
+
 
 class Shared:
     """A run on resources that others may use too."""
@@ -54,20 +62,39 @@ class Shared:
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         marks = chain.pending.marks
         if marks is not None:
-            chain.rows.marks[len(chain.rows)] = marks
+            chain.rows.mark(len(chain.rows), marks)
         chain.record(self.run, microbatch, chain.posted, chain.posted)
+
+    def reach(self) -> Reach:
+        return Reach(resources=self.phases.resources)
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        return view.time(chain.posted), view.cause(chain.cause), view.number(chain.pending)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        """The activity moves by itself."""
 
 
 class Meeting:
     """One turn of a group class: it starts when nobody is missing."""
 
-    __slots__ = ("activity", "cause", "missing", "over", "phases", "start")
+    __slots__ = ("activity", "cause", "missing", "over", "phases", "rank_class", "start")
 
-    def __init__(self, posters: int, phases: Phases, over: Event):
-        self.missing, self.phases, self.over = posters, phases, over
+    def __init__(self, posters: int, phases: Phases, over: Event, rank_class: int):
+        self.missing, self.phases, self.over, self.rank_class = posters, phases, over, rank_class
         self.start = 0.0
         self.cause: Cause | None = None
         self.activity: Activity | None = None
+
+    def relative(self, view: View) -> Facts:
+        """Who waits in it; since when it runs and why, once it does."""
+        running = None if self.missing else (view.time(self.start), view.cause(self.cause))
+        activity = None if self.activity is None else view.number(self.activity)
+        return self.missing, self.phases, view.event(self.over), running, activity
+
+    def moved(self, by: Move) -> None:
+        self.start += by.seconds
+        self.cause = by.cause(self.cause)
 
 
 class Post:
@@ -86,12 +113,13 @@ class Post:
         self.turn[0] += 1
         meeting = self.meetings.get(turn)
         if meeting is None:
-            meeting = self.meetings[turn] = Meeting(self.posters, self.phases, Event(self.shared.clock))
+            over = Event(self.shared.clock)
+            meeting = self.meetings[turn] = Meeting(self.posters, self.phases, over, chain.rank_class)
         elif meeting.phases is not self.phases:
             raise InvalidProgram(
-                f"members of communicator {str(self.meet.communicator)!r} post different things at turn {turn}: one of "
-                f"them {self.meet.name!r} of microbatch {microbatch} in chain {chain.name!r}; all of a group need the "
-                f"same operation and bytes"
+                f"members of communicator {str(self.meet.communicator)!r} post different things at turn "
+                f"{turn + self.turn[1]}: one of them {self.meet.name!r} of microbatch {microbatch} in chain "
+                f"{chain.name!r}; all of a group need the same operation and bytes"
             )
         chain.posted, chain.pending = self.shared.clock.now, meeting
         meeting.missing -= 1
@@ -109,10 +137,19 @@ class Post:
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         meeting: Meeting = chain.pending
         if meeting.activity is not None and meeting.activity.marks is not None:
-            chain.rows.marks[len(chain.rows)] = meeting.activity.marks
+            chain.rows.mark(len(chain.rows), meeting.activity.marks)
         if chain.posted < meeting.start:
             chain.cause = meeting.cause
         chain.record(self.run, microbatch, chain.posted, meeting.start)
+
+    def reach(self) -> Reach:
+        return Reach(resources=self.phases.resources, groups=(self.group,))
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        return view.time(chain.posted), view.cause(chain.cause), view.number(chain.pending)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        """The meeting moves by itself; turns need not: all who post to a group go equally far."""
 
 
 class Await:
@@ -125,17 +162,24 @@ class Await:
 
     def begin(self, chain: Chain, microbatch: int) -> Event | None:
         at = microbatch if self.microbatch is None else self.microbatch
-        state = self.flags[at]
-        if state is True:
+        if self.flags.known[at]:
             return None
-        if state is None:
-            state = self.flags[at] = Event(self.clock)
         chain.waits = self, at
-        event: Event = state
-        return event
+        return self.flags.wait(at, Event(self.clock))
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         chain.cause = value
+
+    def reach(self) -> Reach:
+        return Reach(flags=(self.flags,), named=self.microbatch is not None)
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        assert chain.waits is not None
+        return (view.event(self.flags.waiting[chain.waits[1]]),)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        assert chain.waits is not None
+        by.wait(self.flags, chain.waits[1])
 
 
 class Set:
@@ -147,17 +191,47 @@ class Set:
         self.flags, self.microbatch = flags, microbatch
 
     def begin(self, chain: Chain, microbatch: int) -> None:
-        set_flag(self.flags, microbatch if self.microbatch is None else self.microbatch, chain.because())
+        self.flags.set(microbatch if self.microbatch is None else self.microbatch, chain.because())
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         raise AssertionError("a signal waits for nobody")
 
+    def reach(self) -> Reach:
+        return Reach(flags=(self.flags,), named=self.microbatch is not None)
 
-def set_flag(flags: Flags, microbatch: int, cause: Cause | None) -> None:
-    """Set an event; who waits for it learns why it goes on."""
-    state, flags[microbatch] = flags[microbatch], True
-    if isinstance(state, Event):
-        state.succeed(cause)
+    def relative(self, chain: Chain, view: View) -> Facts:
+        raise AssertionError("a signal waits for nobody")
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        raise AssertionError("a signal waits for nobody")
+
+
+class Message:
+    """A message under way; ``row`` is its own, in the lane ``lane``."""
+
+    __slots__ = ("activity", "flags", "lane", "microbatch", "row")
+
+    def __init__(self, lane: Chain, flags: Flags, microbatch: int):
+        self.lane, self.flags, self.microbatch, self.row = lane, flags, microbatch, len(lane.rows)
+        self.activity: Activity | None = None
+
+    def arrive(self, _: Event) -> None:
+        if self.activity is not None and self.activity.marks is not None:
+            self.lane.rows.mark(self.row, self.activity.marks)
+        self.flags.set(self.microbatch, (self.lane.number, self.row))
+
+    @property
+    def rank_class(self) -> int:
+        return self.lane.rank_class
+
+    def relative(self, view: View) -> Facts:
+        """Where it goes, and as which row."""
+        activity = None if self.activity is None else view.number(self.activity)
+        return view.cause((self.lane.number, self.row)), view.flag(self.flags, self.microbatch), activity
+
+    def moved(self, by: Move) -> None:
+        self.row += by.rows[self.lane.number]
+        self.microbatch += by.microbatches
 
 
 class Sending:
@@ -174,25 +248,27 @@ class Sending:
 
     def begin(self, chain: Chain, microbatch: int) -> Event | None:
         lane, clock = self.lane, self.shared.clock
-        row = lane.number, len(lane.rows)
+        message = Message(lane, self.flags, microbatch)
+        chain.pending = lane.number, message.row
         lane.cause = chain.because()
         lane.record(self.run, microbatch, clock.now, clock.now)
-        activity: Activity | None = None
-
-        def arrive(_: Event) -> None:
-            if activity is not None and activity.marks is not None:
-                lane.rows.marks[row[1]] = activity.marks
-            set_flag(self.flags, microbatch, row)
-
         if self.phases.resources:
             done = Event(clock)
-            done.callbacks.append(arrive)
-            activity = self.shared.start(self.phases, done)
+            done.callbacks.append(message.arrive)
+            message.activity = self.shared.start(self.phases, done)
         else:
             done = Timeout(clock, self.phases.total)
-            done.callbacks.append(arrive)
-        chain.pending = row
+            done.callbacks.append(message.arrive)
         return done if self.blocking else None
 
     def end(self, chain: Chain, microbatch: int, value: Any) -> None:
         chain.cause = chain.pending
+
+    def reach(self) -> Reach:
+        return Reach(resources=self.phases.resources, flags=(self.flags,))
+
+    def relative(self, chain: Chain, view: View) -> Facts:
+        return (view.cause(chain.pending),)
+
+    def moved(self, chain: Chain, by: Move) -> None:
+        chain.pending = by.cause(chain.pending)

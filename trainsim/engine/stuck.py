@@ -47,12 +47,11 @@ def _what(quotient: Quotient, actors: list[Actor], chain: Chain) -> str:
         return _event(quotient, actors[chain.rank_class], operation.event, microbatch)
     assert isinstance(operation, Post | Joint)
     meet = operation.meet
-    turn = actors[chain.rank_class].turns[meet.communicator][0] - (
-        operation.meets if isinstance(operation, Joint) else 1
-    )
+    made, left_out = actors[chain.rank_class].turns[meet.communicator]
+    turn = made - (operation.meets if isinstance(operation, Joint) else 1)
     missing = _missing(quotient, actors, chain, meet.communicator, turn)
     return (
-        f"{meet.operation} {meet.name!r} of communicator {str(meet.communicator)!r} (turn {turn}), "
+        f"{meet.operation} {meet.name!r} of communicator {str(meet.communicator)!r} (turn {turn + left_out}), "
         f"to which {_ranks(missing)} did not come"
     )
 

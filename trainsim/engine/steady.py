@@ -1,0 +1,114 @@
+"""
+The steady state of a pipeline is carried out once.
+
+Times are whole ticks, so a state that repeats does so to the last bit: when an island looks as it did some microbatches
+ago, and the programs of its chains go on as they did, then so does all that happens until they do not. What stands on
+the agenda is put off by so many periods, and the rows of the last one are written again.
+
+Looking costs next to nothing: first only where the chains are is compared with one earlier moment, which is replaced
+more and more seldom (Brent 1980). Only when that repeats are whole states compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainsim.engine.actor import Actor
+from trainsim.engine.chain import Chain
+from trainsim.engine.clock import LAST, Clock, Event
+from trainsim.engine.islands import islands
+from trainsim.engine.leap import Island, State
+from trainsim.engine.track import MANY, Track
+
+LOOKS = 16  # for which a moment is remembered at least
+FADES = 4  # or this part of all looks
+
+
+def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes: Sequence[Chain]) -> None:
+    """Have what repeats in *chains* carried out once. They have not started; *lanes* are those of their messages."""
+    if all(microbatch < MANY for chain in chains for _, microbatch in chain.tasks):
+        return
+    tracks = [Track(chain) for chain in chains]
+    posters: dict[int, set[int]] = {}
+    for actor in actors:
+        for (_, label), group in actor.ports.items():
+            if label == 0:
+                posters.setdefault(group, set()).add(actor.number)
+    for classes in islands(tracks, {group: frozenset(some) for group, some in posters.items()}):
+        some = [track for track in tracks if track.chain.rank_class in classes]
+        reference = max(some, key=lambda track: int(track.times[track.often].max(initial=0)))
+        if reference.often.any():
+            mine = [lane for lane in lanes if lane.rank_class in classes]
+            island = Island(clock, some, [actors[c] for c in sorted(classes)], mine, len(chains) + len(lanes))
+            Watcher(island, reference).go_on()
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """Where the chains of an island are at some moment: task, operation, and when they last posted something."""
+
+    now: float
+    chains: list[tuple[int, int, float]]
+
+    def repeats(self, earlier: Glance) -> bool:
+        """Whether it may be that moment again: all is as far as it was, and no chain is elsewhere in its task."""
+        passed = self.now - earlier.now
+        return all(
+            at == before and (posted - last == passed or posted == last)
+            for (_, at, posted), (_, before, last) in zip(self.chains, earlier.chains, strict=True)
+        )
+
+
+class Watcher:
+    """Looks at an island each time that its *reference* chain begins a task of one kind.
+
+    ``glance`` is a moment to compare with; once it has come again the whole ``state`` is known of one.
+    """
+
+    def __init__(self, island: Island, reference: Track):
+        self.island, self.reference = island, reference.chain
+        self.candidates = reference.candidates()
+        self.reference.passed = self.passed
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        self.looks = self.age = self.rest = 0
+        self.pause = 1
+        self.glance: Glance | None = None
+        self.state: State | None = None
+
+    def go_on(self) -> None:
+        """Look again at the next candidate."""
+        behind = bisect_right(self.candidates, self.reference.task)
+        self.reference.mark = self.candidates[behind] if behind < len(self.candidates) else sys.maxsize
+
+    def passed(self) -> None:
+        """The reference begins a candidate: look when all that happens at this instant has happened."""
+        self.reference.mark = sys.maxsize
+        self.island.clock.call(self.look, 0.0, LAST)
+
+    def look(self, _: Event) -> None:
+        """Leap if this moment is like one before."""
+        self.looks += 1
+        self.age += 1
+        glance = Glance(self.island.clock.now, [(c.task, c.at, c.posted) for c in self.island.chains])
+        if self.glance is not None and self.looks >= self.rest and glance.repeats(self.glance):
+            self.compare(glance)
+        elif self.glance is None or self.age > max(LOOKS, self.looks // FADES):
+            self.glance, self.state, self.age = glance, None, 0
+        self.go_on()
+
+    def compare(self, glance: Glance) -> None:
+        """Whole states, as chains are where they were."""
+        tasks, task = self.reference.tasks, self.reference.task
+        before, after = self.state, self.island.state(tasks[task][1]) if task < len(tasks) else None
+        if before is not None and after is not None and self.island.leap(before, after):
+            self.start_anew()
+            return
+        if before is not None:  # it was not: wait longer before the next time
+            self.pause *= 2
+            self.rest = self.looks + self.pause
+        self.glance, self.state, self.age = glance, after, 0
