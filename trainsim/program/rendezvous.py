@@ -24,6 +24,9 @@ class Rendezvous:
         self.parts, self.rank = parts, rank
         self.mail: dict[str, list[Task]] = {}
         self._templates: dict[tuple[str, Work, int], Template] = {}
+        seconds = parts.job.framework.communication.p2p_overhead
+        wait = Kernel("p2p synchronisation", "pp", seconds, 0.0, 0.0, stream="pp")
+        self._overhead = Template("exchange", 0, (wait,)) if seconds > 0 else None
 
     def tasks(self, exchange: MessageBatch, shift: int) -> Iterator[Task]:
         """Post everything, then wait until everything has arrived; ``mail`` grows by what is sent meanwhile.
@@ -42,10 +45,8 @@ class Rendezvous:
         for step, messages in steps:
             for message in messages:
                 yield Task(self._template(step, message), message.microbatch + shift)
-        overhead = self.parts.job.framework.communication.p2p_overhead
-        if overhead > 0 and (exchange.sends or exchange.receives):
-            wait = Kernel("p2p synchronisation", "pp", overhead, 0.0, 0.0, stream="pp")
-            yield Task(Template("exchange", 0, (wait,)), 0)
+        if self._overhead and (exchange.sends or exchange.receives):
+            yield Task(self._overhead, (*exchange.sends, *exchange.receives)[0].microbatch + shift)
 
     def _template(self, step: str, message: PipelineMessage) -> Template:
         key = step, message.work, message.stage
