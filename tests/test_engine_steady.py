@@ -56,13 +56,15 @@ def scheduled(schedule, microbatches=160, **changes):
 STRAGGLER = {"what_if": [{"slow": {"rank": 5, "factor": 1.1}}]}
 IN_FULL = {"looped-bfs", "looped-bfs-ascending"}
 """Schedules without a steady state of all stages: some run ahead of others all the time."""
+ONE_WAY = {"gpipe", "terapipe"}
+"""The same on the way forward only."""
 
 
 @pytest.mark.parametrize("name", schedules)
 def test_every_schedule(name):
     leaping, full = both(scheduled(name))
     if name not in IN_FULL:
-        assert leaping.events * 2 < full.events
+        assert leaping.events * (1.3 if name in ONE_WAY else 2) < full.events
     assert_contiguous(leaping)
 
 

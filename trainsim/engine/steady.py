@@ -75,14 +75,14 @@ class Watcher:
         self.start_anew()
 
     def start_anew(self) -> None:
-        self.looks = self.age = self.rest = 0
+        self.looks = self.age = 0
         self.pause = 1
         self.glance: Glance | None = None
         self.state: State | None = None
 
-    def go_on(self) -> None:
-        """Look again at the next candidate."""
-        behind = bisect_right(self.candidates, self.reference.task)
+    def go_on(self, rest: int = 0) -> None:
+        """Look again at the next candidate but *rest*."""
+        behind = bisect_right(self.candidates, self.reference.task) + rest
         self.reference.mark = self.candidates[behind] if behind < len(self.candidates) else sys.maxsize
 
     def passed(self) -> None:
@@ -91,24 +91,30 @@ class Watcher:
         self.island.clock.call(self.look, 0.0, LAST)
 
     def look(self, _: Event) -> None:
-        """Leap if this moment is like one before."""
+        """Leap if this moment is like one before; what has not come again for long is forgotten, for a while."""
         self.looks += 1
         self.age += 1
+        rest, patience = 0, max(LOOKS, self.looks // FADES)
         glance = Glance(self.island.clock.now, [(c.task, c.at, c.posted) for c in self.island.chains])
-        if self.glance is not None and self.looks >= self.rest and glance.repeats(self.glance):
-            self.compare(glance)
-        elif self.glance is None or self.age > max(LOOKS, self.looks // FADES):
-            self.glance, self.state, self.age = glance, None, 0
-        self.go_on()
+        if self.glance is None:
+            self.keep(glance, None)
+        elif glance.repeats(self.glance):
+            rest = self.compare(glance)
+        elif self.age > patience:
+            self.glance, rest = None, patience if self.looks > FADES * LOOKS else 0
+        self.go_on(rest)
 
-    def compare(self, glance: Glance) -> None:
-        """Whole states, as chains are where they were."""
+    def compare(self, glance: Glance) -> int:
+        """Whole states, as chains are where they were; for how long not to look again."""
         tasks, task = self.reference.tasks, self.reference.task
         before, after = self.state, self.island.state(tasks[task][1]) if task < len(tasks) else None
         if before is not None and after is not None and self.island.leap(before, after):
             self.start_anew()
-            return
-        if before is not None:  # it was not: wait longer before the next time
+            return 0
+        self.keep(glance, after)
+        if before is not None:
             self.pause *= 2
-            self.rest = self.looks + self.pause
-        self.glance, self.state, self.age = glance, after, 0
+        return self.pause - 1
+
+    def keep(self, glance: Glance, state: State | None) -> None:
+        self.glance, self.state, self.age = glance, state, 0
