@@ -42,7 +42,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Advance:
     """What a period brings besides rows: how many microbatches further, how many tasks each chain that moves does, and
     for which microbatches each flag is set (1)."""
 
@@ -95,19 +95,19 @@ class Island:
         """From *after*, which is now, as many periods further on as will be like the last, if they are worth it."""
         if before.view.facts != after.view.facts or before.view.origin >= after.view.origin:
             return False
-        change = self._change(before, after)
-        times = 0 if change is None else self._times(before, change)
-        if change is None or times < WORTH:
+        advance = self._advance(before, after)
+        times = 0 if advance is None else self._times(before, advance)
+        if advance is None or times < WORTH:
             return False
         rows = np.zeros(self.records, np.int64)
         for chain, old, new in zip(self.writers, before.extents, after.extents, strict=True):
             rows[chain.number] = new.rows - old.rows
         period = Period(after.view.now - before.view.now, after.view.origin - before.view.origin, rows)
-        self._move(after, change, period, times)
+        self._move(after, advance, period, times)
         self._write(before, after, period, times)
         return True
 
-    def _change(self, before: State, after: State) -> Change | None:
+    def _advance(self, before: State, after: State) -> Advance | None:
         """What happened since *before*; None if a chain does not move that waits for more than an event of its own."""
         tasks: dict[Chain, int] = {}
         for track, first, last in zip(self.tracks, before.tasks, after.tasks, strict=True):
@@ -117,48 +117,48 @@ class Island:
                 return None
         known = zip(before.flags, after.flags, strict=True)
         flags = tuple(bytes(_bits(new) & ~_bits(old)) for old, new in known)
-        return Change(after.view.origin - before.view.origin, tasks, flags)
+        return Advance(after.view.origin - before.view.origin, tasks, flags)
 
-    def _times(self, before: State, change: Change) -> int:
+    def _times(self, before: State, advance: Advance) -> int:
         """How many more periods will be like the last."""
         times = sys.maxsize
         touched = [(flags, [microbatch]) for flags, microbatch in before.view.flags]
         for track, first in zip(self.tracks, before.tasks, strict=True):
-            tasks = change.tasks.get(track.chain, 0)
+            tasks = advance.tasks.get(track.chain, 0)
             if tasks:
                 if not track.steady(first, first + tasks):
                     return 0
-                times = min(times, track.repeats(first, tasks, change.microbatches))
+                times = min(times, track.repeats(first, tasks, advance.microbatches))
                 touched += ((flags, at.tolist()) for flags, at in track.touched(first, first + tasks))
         about: dict[Flags, set[int]] = {}
         for flags, microbatches in touched:
             about.setdefault(flags, set()).update(microbatches)
-        for flags, old, fresh in zip(self.flags, before.flags, change.flags, strict=True):
+        for flags, old, fresh in zip(self.flags, before.flags, advance.flags, strict=True):
             if fresh[-1]:
                 return 0
-            found = (alike(old, fresh, at, change.microbatches) for at in about.get(flags, ()))
-            times = min([times, *found, self._until_woken(flags, fresh, change)])
+            found = (alike(old, fresh, at, advance.microbatches) for at in about.get(flags, ()))
+            times = min([times, *found, self._until_woken(flags, fresh, advance)])
         return times
 
-    def _until_woken(self, flags: Flags, fresh: bytes, change: Change) -> int:
+    def _until_woken(self, flags: Flags, fresh: bytes, advance: Advance) -> int:
         """For how many more periods a chain that does not move is left waiting, if each sets *fresh*, further on."""
         times = sys.maxsize
         for microbatch, event in flags.waiting.items():
-            if not all(owner_of(callback) in change.tasks for callback in event.callbacks):
-                ahead, rest = np.divmod(microbatch - np.flatnonzero(_bits(fresh)), change.microbatches)
+            if not all(owner_of(callback) in advance.tasks for callback in event.callbacks):
+                ahead, rest = np.divmod(microbatch - np.flatnonzero(_bits(fresh)), advance.microbatches)
                 times = min([times, *(ahead[(rest == 0) & (ahead > 0)] - 1).tolist()])
         return times
 
-    def _move(self, after: State, change: Change, period: Period, times: int) -> None:
+    def _move(self, after: State, advance: Advance, period: Period, times: int) -> None:
         """All that lives, what stands on the agenda, and the flags that would have been set."""
         self.clock.put_off(set(after.events), times * period.seconds)
-        tasks = {chain: times * count for chain, count in change.tasks.items()}
+        tasks = {chain: times * count for chain, count in advance.tasks.items()}
         move = Move(times * period.seconds, times * period.microbatches, times * period.rows, tasks)
         for thing in after.view.things:
             thing.moved(move)
         move.complete()
         later = np.arange(1, times + 1)[:, None] * period.microbatches
-        for flags, fresh in zip(self.flags, change.flags, strict=True):
+        for flags, fresh in zip(self.flags, advance.flags, strict=True):
             _bits(flags.known)[(np.flatnonzero(_bits(fresh)) + later).ravel()] = 1
 
     def _write(self, before: State, after: State, period: Period, times: int) -> None:
