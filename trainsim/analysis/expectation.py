@@ -98,7 +98,7 @@ class Expectation:
     @property
     def difference(self) -> float:
         """Simulated over closed form, minus one."""
-        return self.simulated / self.seconds - 1.0 if self.seconds > 0 else 0.0
+        return difference(self.simulated, self.seconds)
 
     @property
     def explanation(self) -> str:
@@ -118,6 +118,11 @@ class Expectation:
             return f"most of it in {most.name} ({format_time(most.difference, signed=True)})"
         ranked = sorted(matter, key=lambda phase: -abs(phase.difference))
         return " and ".join(f"{format_time(phase.difference, signed=True)} in {phase.name}" for phase in ranked)
+
+
+def difference(simulated: float, closed_form: float) -> float:
+    """Simulated over closed form, minus one."""
+    return simulated / closed_form - 1.0 if closed_form > 0 else 0.0
 
 
 def expectation(

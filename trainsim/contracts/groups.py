@@ -33,6 +33,8 @@ class Queue(StrEnum):
     READ = "read"  # drives, ahead of what needs them
     WRITE = "write"  # drives, behind what made it
 
+    __hash__ = str.__hash__  # groups are keys everywhere, and an enum's own hash is slow
+
 
 @dataclass(frozen=True, slots=True)
 class Within:
@@ -124,7 +126,7 @@ class Group:
 
     def on(self, queue: Queue) -> Group:
         """The communicator of the same ranks that *queue* posts to."""
-        return self if queue is self.queue else replace(self, queue=queue)
+        return self if queue is self.queue else Group(self.axes, queue, self.part, self.latency_only)
 
     def only(self, part: Part | None) -> Group:
         """The communicator of a part of these ranks; None: of all of them."""

@@ -4,8 +4,10 @@ Catalogues: a folder of data files of one kind, each found by its name, by a pat
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +43,10 @@ class Catalogue:
     needs: str = ""
 
     @property
-    def files(self) -> dict[str, Path]:
+    def files(self) -> Mapping[str, Path]:
         """The file of each name, in order."""
         for folder in self.folders:
-            if files := {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}:
+            if files := _files(folder, tuple(name for name in _listed(folder) if name.endswith(".yaml"))):
                 return files
         return {}
 
@@ -126,6 +128,19 @@ class Catalogue:
 
     def _shown(self, path: Path) -> str:
         return f"{path.parent.name}/{path.name}" if path in self.files.values() else str(path)
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # not there, or no folder
+        return []
+
+
+@lru_cache(maxsize=256)
+def _files(folder: Path, names: tuple[str, ...]) -> Mapping[str, Path]:
+    """The files of a folder by what they are called, in order; a listing is looked at often and seldom new."""
+    return {file.stem: file for file in sorted((folder / name for name in names), key=lambda file: file.stem)}
 
 
 def _merged(lineage: tuple[Document, ...], depth: int) -> Document:

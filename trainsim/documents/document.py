@@ -124,12 +124,18 @@ def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Documen
     return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error)
 
 
+PLAIN = (str, float, bool, type(None))
+"""Types whose ``repr`` says all."""
+
+
 def canonical(value: Any, depth: int = 0) -> str:
     """*value* as one text, whatever the order of its mappings: equal for equal values.
 
     >>> canonical({"b": [1, "x"], "a": None}) == canonical({"a": None, "b": (1, "x")})
     True
     """
+    if type(value) in PLAIN:  # most are, and it is quickly seen
+        return repr(value)
     if depth > 2 * DEEPEST:  # in Python a mapping can contain itself
         return "..."
     if isinstance(value, Mapping):

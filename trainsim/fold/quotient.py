@@ -7,15 +7,20 @@ resource class is counted as ONE resource sees it: how many groups of the class 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.contracts.groups import Peers
-from trainsim.contracts.system import Bools, Communicator, Ints, Pattern, System
+from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
 from trainsim.fold.graph import Graph, graph_of, row_ids
 from trainsim.fold.refine import refine
+
+FEW, MOST_KEPT = 1024, 64
+"""Ranks of a system whose classes are kept for the next one that is like it, and how many: a sweep has many alike."""
+_KEPT: dict[tuple[object, ...], Quotient] = {}
 
 Load = tuple[int, float, int]
 """(Resource class, fraction of one such resource, how many such uses one resource sees)."""
@@ -68,9 +73,38 @@ class Quotient:
 
 def fold(system: System) -> Quotient:
     """One class for all ranks that behave alike; exact, for whatever is deterministic and fair."""
+    if system.ranks > FEW:
+        return _folded(system)
+    key = _content(system)
+    if key not in _KEPT:
+        while len(_KEPT) >= MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        quotient = _folded(system)
+        _KEPT[key] = replace(quotient, system=replace(system, programs=()))
+        return quotient
+    return replace(_KEPT[key], system=system)
+
+
+def _folded(system: System) -> Quotient:
     graph = graph_of(system)
     colour, rounds = refine(graph.colour, graph.a, graph.b, graph.label)
     return _quotient(system, graph, colour, rounds)
+
+
+def _content(system: System) -> tuple[object, ...]:
+    """All that the classes of *system* depend on: who runs the same program, and who uses what with whom."""
+    columns: list[Ints | Bools | Floats] = [system.program_of, system.slow, system.sm, system.hbm, system.owner]
+    names: list[object] = [system.resources]
+    for peers, communicator in system.communicators.items():
+        names += [peers, communicator.groups, tuple(communicator.patterns), len(communicator.group_of)]
+        columns += communicator.group_of
+        for p in communicator.patterns.values():
+            columns += [p.factor, p.bandwidth, p.latency, p.ramp]
+            columns += [p.use_group, p.use_resource, p.use_amount, p.use_hold]
+    text = blake2b(digest_size=32)
+    for column in columns:
+        text.update(np.ascontiguousarray(column).data)
+    return (*names, *((len(column), column.dtype.char) for column in columns), text.digest())
 
 
 def unfolded(system: System) -> Quotient:

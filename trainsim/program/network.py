@@ -5,10 +5,12 @@ The groups in which ranks talk, and what it costs them: communicators with the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from trainsim.collectives import algorithms
 from trainsim.collectives.host_copies import offload_pattern
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.collectives.traffic import instant
@@ -17,6 +19,9 @@ from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
 from trainsim.schedules.lookup import facts
+
+FEW, MOST_KEPT = 1024, 256
+"""Ranks of a job whose communicators are kept for the next one, and how many of them."""
 
 
 def mesh_of(job: Job) -> Mesh:
@@ -34,6 +39,7 @@ class Network:
         self.replicas = facts(job.pipeline.schedule).replicas
         self.bandwidth = link_bandwidth(job)
         self.gpu_of = job.allocation.gpu_of
+        self._sizes: dict[Peers, int] = {}
         self._members: dict[Peers, Ints] = {}
         self._patterns: dict[tuple[Peers, str], Pattern] = {}
         self._beside_kernels: dict[tuple[Peers, str], tuple[float, float]] = {}
@@ -45,6 +51,11 @@ class Network:
 
     def size(self, peers: Peers) -> int:
         """Ranks per group; 1 when nobody else is there."""
+        if peers not in self._sizes:
+            self._sizes[peers] = self._size(peers)
+        return self._sizes[peers]
+
+    def _size(self, peers: Peers) -> int:
         if isinstance(peers, Messages):
             return min(2, self.mesh.size("pp"))
         ranks = prod(self.mesh.size(axis) for axis in peers.axes) * (self.replicas if peers.replicates else 1)
@@ -102,14 +113,24 @@ class Network:
         """The pattern of the first group, and how many times over its tightest link is asked for by its like."""
         key = peers.anywhere, operation
         if key not in self._alone:
-            sent, healthy = self.job.framework.communication, self.bandwidth is self.job.cluster.bandwidth
-            known: dict[object, tuple[Pattern, float]] = self.job.cluster.memo if healthy else {}
-            rates = sent.network_efficiency, sent.p2p_efficiency, self.job.algorithm.get(operation, "auto")
-            here = key, self.mesh, self.job.allocation, self.replicas, self.job.pipeline.chunks > 1, rates
+            known: dict[object, tuple[Pattern, float]] = self.job.cluster.memo if self._healthy else {}
+            here = key, self._layout, self.job.algorithm.get(operation, "auto")
             if here not in known:
                 known[here] = self._alone_pattern(*key)
             self._alone[key] = known[here]
         return self._alone[key]
+
+    @cached_property
+    def _healthy(self) -> bool:
+        """Whether every link reaches what it usually does."""
+        return self.bandwidth is self.job.cluster.bandwidth
+
+    @cached_property
+    def _layout(self) -> tuple[object, ...]:
+        """What patterns depend on, machine and algorithms aside: jobs that have it in common have the same ones."""
+        sent = self.job.framework.communication
+        rates, chunked = (sent.network_efficiency, sent.p2p_efficiency), self.job.pipeline.chunks > 1
+        return self.mesh, self.job.allocation, self.replicas, chunked, rates, tuple(algorithms.values())
 
     def _alone_pattern(self, peers: Peers, operation: str) -> tuple[Pattern, float]:
         pattern = self._pattern(peers, operation, self._near(peers))
@@ -159,7 +180,7 @@ class Network:
         if key not in self._patterns:
             pattern = self._pattern(*key, self.members(peers))
             # Links count as binding by the ways of collectives alone: what else is on the way may be broken, or shared.
-            usual = self.bandwidth is self.job.cluster.bandwidth and not self.job.sharding.offload.any
+            usual = self._healthy and not self.job.sharding.offload.any
             self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if usual else pattern
         return self._patterns[key]
 
@@ -168,9 +189,22 @@ class Network:
         operations: dict[Peers, set[str]] = {}
         for peers, operation in used:
             operations.setdefault(peers, set()).add(operation)
-        return {peers: self._communicator(peers, sorted(operations[peers])) for peers in sorted(operations, key=str)}
+        return {peers: self._kept(peers, tuple(sorted(operations[peers]))) for peers in sorted(operations, key=str)}
 
-    def _communicator(self, peers: Peers, operations: list[str]) -> Communicator:
+    def _kept(self, peers: Peers, operations: tuple[str, ...]) -> Communicator:
+        """A communicator, the same one for all jobs of few ranks that have their layout in common: a sweep has many."""
+        if not self._healthy or self.mesh.ranks > FEW:
+            return self._communicator(peers, operations)
+        kept: dict[object, Communicator] = self.job.cluster.memo.setdefault("communicators", {})
+        chosen = tuple(self.job.algorithm.get(operation, "auto") for operation in operations)
+        key = peers, operations, chosen, self._layout, self.job.sharding.offload.any
+        if key not in kept:
+            while len(kept) >= MOST_KEPT:
+                del kept[next(iter(kept))]
+            kept[key] = self._communicator(peers, operations)
+        return kept[key]
+
+    def _communicator(self, peers: Peers, operations: Iterable[str]) -> Communicator:
         members, is_message = self.members(peers), isinstance(peers, Messages)
         groups = np.arange(len(members), dtype=np.int64)
         columns = members.T if is_message else members.reshape(1, -1)

@@ -52,6 +52,8 @@ def on_gpu(rank_plan: RankPlan) -> float:
 
 def gradient_copies(rank_plan: RankPlan, bucket: Bucket, group: Group) -> Iterator[Meet]:
     """Copies of this rank's part of *bucket* that follow its one reduction per step, in the same chain."""
+    if rank_plan.parts.job.sharding.offload.optimizer == "none":
+        return
     reduced = sum(b.nbytes for chunk in rank_plan.sharding.reductions for b in chunk if b.group == bucket.group)
     owned = states.owned(held for held in rank_plan.held if held.group.name == bucket.group) * bucket.nbytes / reduced
     for step in gradient_steps(rank_plan.parts.job, owned):

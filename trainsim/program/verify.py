@@ -53,6 +53,7 @@ class _ProgramFacts:
         self.received: dict[str, list[Ints]] = {}
         self.balance = 0.0
         self._microbatches: list[Ints] = []
+        self._singles: dict[int, Source] = {}
         self._moments: dict[tuple[Source, ...], Ints] = {}
         for chain, columns in program.columns.items():
             order = np.argsort(columns.template, kind="stable")
@@ -65,18 +66,23 @@ class _ProgramFacts:
         self.balance += template.balance * len(microbatches)
         for communicator in {id(i.communicator): i.communicator for i in template.posted.meets}.values():
             self.chains.setdefault(communicator, {})[chain] = None
-        usual = self._source(microbatches)
+        usual = self._single(int(microbatches[0])) if len(microbatches) == 1 else self._source(microbatches)
         for send in template.posted.sends:
             self.sends.setdefault(send.communicator, {}).setdefault(send.event, []).append(usual)
         for table, steps in ((self.signals, template.posted.signals), (self.waits, template.posted.waits)):
             for i in steps:
-                named = i.microbatch is not None
-                source = self._source(np.full(len(microbatches), i.microbatch)) if named else usual
+                source = usual if i.microbatch is None else self._single(i.microbatch)
                 table.setdefault(i.event, []).append(source)
 
     def _source(self, microbatches: Ints) -> Source:
         self._microbatches.append(microbatches)
         return len(self._microbatches) - 1
+
+    def _single(self, microbatch: int) -> Source:
+        """The one source of a microbatch alone."""
+        if microbatch not in self._singles:
+            self._singles[microbatch] = self._source(np.array([microbatch], np.int64))
+        return self._singles[microbatch]
 
     def moments(self, sources: Iterable[Source]) -> Ints:
         """The microbatches of *sources*, each once, ascending."""
@@ -183,16 +189,12 @@ def _messages_arrive(
 
 def _nobody_waits_in_vain(program: int, facts: _ProgramFacts) -> None:
     """Every event that a program waits for is set here or by a message."""
-    fine: set[tuple[tuple[Source, ...], tuple[Source, ...]]] = set()
     for event, sources in facts.waits.items():
         here, received = facts.signals.get(event, []), facts.received.get(event, [])
-        key = tuple(sources), tuple(here)
-        if key in fine:
+        if set(sources) <= set(here):
             continue
         for microbatch in _without(facts.moments(sources), np.concatenate([facts.moments(here), *received])):
             raise InvalidProgram(f"program {program} waits for {event!r} of microbatch {microbatch}, which nobody sets")
-        if not received:
-            fine.add(key)
 
 
 def _without(some: Ints, others: Ints) -> list[int]:

@@ -99,7 +99,8 @@ class Scenario:
         from trainsim.result.result import Result
         from trainsim.simulate import simulate
 
-        return Result(simulation=simulate(self.resolve(), phase), scenario=self.resolved)
+        resolved = self._resolved
+        return Result(simulation=simulate(resolved.job, phase), scenario=deepcopy(dict(resolved.values)))
 
     def to_dict(self) -> dict[str, Any]:
         """The values as they were given; ``from_dict`` reads them back."""
