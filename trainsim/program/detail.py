@@ -35,9 +35,11 @@ def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piec
         elif isinstance(i, Meet) and i.kind in IN_LAYERS:
             run.add(_interval(i, _seconds(i, network)))
         else:
-            out += [*run.pieces(), i]
-            run = _Interval(detail)
-    return [*out, *run.pieces()]
+            if not run.empty:
+                out += run.pieces()
+                run = _Interval(detail)
+            out.append(i)
+    return out if run.empty else [*out, *run.pieces()]
 
 
 def merged(pieces: Iterable[Work], network: Network) -> tuple[Kernel, ...]:
@@ -112,6 +114,11 @@ class _Interval:
         self._sums: dict[tuple[int, str, str], _Sum] = {}
         self._left: dict[str, float] = {}
         self._now = self._most = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing in it yet."""
+        return not self._sums and not self._left
 
     def add(self, kernel: Kernel) -> None:
         """One more kernel; what was held since the one before is all there now, or gone."""

@@ -142,7 +142,10 @@ def _parts(parts: Parts, stage: Stage, *, coarse: bool) -> list[tuple[int, int, 
     out = [(stage.layers + 1, -1, parts.embedding)] if stage.embedding else []
     out += [(stage.layers - k, stage.first + k, block) for k, block in enumerate(parts.layer_blocks(stage))]
     out += [(0, last + 1, parts.head)] if stage.head else []
-    return [(part, layer, parts.coarse(block)) for part, layer, block in out] if coarse else out
+    if not coarse:
+        return out
+    by_layer = parts.job.detail == "layer"  # else nobody asks which layer an interval is of
+    return [(part, layer if by_layer else -1, parts.coarse(block)) for part, layer, block in out]
 
 
 NO_LANES: Lanes = MappingProxyType({})
@@ -176,6 +179,8 @@ def _appended(lanes: Lanes, more: Lanes) -> Lanes:
 
 def _at(i: Kernel | Meet, layer: int) -> Kernel | Meet:
     """The same instruction for *layer*: written out, since ``dataclasses.replace`` is three times slower."""
+    if i.layer == layer:
+        return i
     if isinstance(i, Kernel):
         return Kernel(i.name, i.kind, i.seconds, i.sm, i.hbm, layer, i.stream, i.payloads)
     return Meet(i.name, i.kind, i.communicator, i.operation, i.nbytes, layer, i.stream, i.exposed)
