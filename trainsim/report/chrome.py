@@ -199,20 +199,25 @@ def _chain(trace: Trace, rank: int, chain: str, tracks: _Tracks, window: tuple[f
     rows, layers = trace.rows(number), tracks.layers[chain]
     late = rows.start > rows.posted
     shown = np.flatnonzero((rows.start >= window[0]) & (rows.start < window[1]))
-    kinds, kind = np.unique(np.stack([rows.run, late, layers])[:, shown], axis=1, return_inverse=True)
-    for k, (run, waited, layer) in enumerate(kinds.T.tolist()):
-        which, labels = shown[kind.ravel() == k], trace.runs[run].labels
+    kinds, kind, count = np.unique(
+        np.stack([rows.run, late, layers])[:, shown], axis=1, return_inverse=True, return_counts=True
+    )
+    order = shown[np.argsort(kind.ravel(), kind="stable")]
+    numbers, wait = _numbers(trace, number, order), (rows.start[order] - rows.posted[order]) * 1e6
+    row, span = 0, 0
+    for (run, waited, layer), many in zip(kinds.T.tolist(), count.tolist(), strict=True):
+        labels = trace.runs[run].labels
         text = _text(labels, rank, [tracks.threads[chain, label.stream, layer] for label in labels], waited=waited)
-        yield from _fill(text, _numbers(trace, number, which, len(labels), waited=waited))
+        filled = numbers[span : span + many * len(labels)].reshape(many, 3 * len(labels))
+        yield from _fill(text, np.insert(filled, 3, wait[row : row + many], axis=1) if waited else filled)
+        row, span = row + many, span + many * len(labels)
 
 
-def _numbers(trace: Trace, number: int, which: Ints, size: int, *, waited: bool) -> Floats:
-    """Per row what its text has room for: start, length and microbatch of each span of *size*, and after the first how
-    long it waited for its peers; microseconds."""
-    spans, rows = trace.spans_of(number, which), trace.rows(number)
+def _numbers(trace: Trace, number: int, rows: Ints) -> Floats:
+    """Start, length (microseconds) and microbatch of each span of *rows*."""
+    spans = trace.spans_of(number, rows)
     start, end = nanoseconds(spans.start), nanoseconds(spans.end)
-    out: Floats = np.stack([start / 1e3, (end - start) / 1e3, spans.microbatch], axis=1).reshape(len(which), 3 * size)
-    return np.insert(out, 3, (rows.start[which] - rows.posted[which]) * 1e6, axis=1) if waited else out
+    return np.stack([start / 1e3, (end - start) / 1e3, spans.microbatch], axis=1)
 
 
 def _fill(text: str, numbers: Floats) -> Iterator[str]:
