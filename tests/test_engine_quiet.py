@@ -10,7 +10,7 @@ from tests.workload import FORWARD, Hardware, Job, build, pairs
 from trainsim.contracts.instructions import Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.actor import actors_of
-from trainsim.engine.quiet import quiet_tasks
+from trainsim.engine.quiet import quietness
 from trainsim.engine.rest import intervals_at_work
 from trainsim.fold import fold, prune
 
@@ -59,7 +59,7 @@ def test_events_that_others_set_prove_nothing():
 def test_only_the_last_backward_pass_is_loud():
     job = Job(tp=2, pp=2, dp=2, microbatches=6, layers=(2, 2), slow={1: 1.1})
     quotient = fold(prune(build(job, Hardware(ranks=8, gpus_per_node=4))))
-    quiet = quiet_tasks(quotient, actors_of(quotient))
+    quiet = quietness(quotient, actors_of(quotient)).tasks
     assert quiet[0, "compute"] == (True,) * 11 + (False,) * 2
     assert not any(quiet[0, "dp"])  # compute may be at work at any time
 
@@ -73,5 +73,5 @@ def test_a_chain_that_sends_is_not_known_to_rest():
     receiver = Program(chains=chains(main=[(Wait("in", 0), K)]))
     system = hardware.system([sender, receiver], [0, 1], c)
     quotient = fold(system)
-    assert not any(quiet_tasks(quotient, actors_of(quotient))[0, "main"])
+    assert not any(quietness(quotient, actors_of(quotient)).tasks[0, "main"])
     assert_same(run(quotient), run(quotient, merge=False))

@@ -149,9 +149,10 @@ def contention(lanes: Lanes) -> float:
 
 
 def _slowed(lanes: Lanes, lane: Lane) -> float:
-    """Of one class; only rows that had to share have spans of their own."""
-    shared, columns = lane.literal, [COLUMN[kind] for kind in KERNELS]
-    alone = lanes.run_sums.seconds[lane.run[shared]].sum(0)
+    """Of one class; only literal rows and runs that always share are longer than alone."""
+    sums, columns = lanes.run_sums, [COLUMN[kind] for kind in KERNELS]
+    shared = lane.literal | (sums.alone != sums.seconds).any(1)[lane.run]
+    alone = sums.alone[lane.run[shared]].sum(0)
     return float((lane.seconds[shared].sum(0) - alone)[columns].sum())
 
 

@@ -181,6 +181,7 @@ class Lanes:
             first=kind[flat.first],
             last=kind[flat.first + flat.size - 1],
             seconds=_table(owner, kind, flat.end - flat.start, runs),
+            alone=_table(owner, kind, flat.alone, runs),
             held=_table(owner, kind, wait, runs),
         )
 
@@ -213,11 +214,13 @@ class Lanes:
 
 
 class RunSums(NamedTuple):
-    """Of each run: the kinds of its first and last span, seconds in spans and seconds waited inside (runs x KINDS)."""
+    """Of each run: the kinds of its first and last span, seconds in spans, those that they take alone, and seconds
+    waited inside (runs x KINDS)."""
 
     first: Ints
     last: Ints
     seconds: Floats
+    alone: Floats
     held: Floats
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from trainsim.contracts.instructions import Kernel, Meet, Payload, Template, Wait
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 COMPUTE = "compute"
 """The chain that does a rank's work."""
@@ -30,12 +31,36 @@ class Label(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a row stands for: spans at fixed offsets (seconds) from the row's start."""
+    """What a row stands for: spans at fixed offsets (seconds) from the row's start.
+
+    ``alone`` is what each span takes where nobody shares its resources, if here somebody always does.
+    """
 
     labels: tuple[Label, ...]
     posted: tuple[float, ...]
     starts: tuple[float, ...]
     ends: tuple[float, ...]
+    alone: tuple[float, ...] = ()
+
+
+class Passage(NamedTuple):
+    """Rows of one chain that always follow each other in the same way: columns, one place per row.
+
+    ``microbatch``, ``posted`` and ``start`` (seconds) count from those of the passage. Several chains go through
+    passages at one time: ``cause`` is the row that let a row start, counted from the first that its chain has in there,
+    and ``source`` the place of that chain among those who take part; -1 where the row before it did.
+    """
+
+    run: Ints
+    microbatch: Ints
+    posted: Floats
+    start: Floats
+    source: Ints
+    cause: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.run)
 
 
 class Holding(NamedTuple):
@@ -95,10 +120,12 @@ class Extent(NamedTuple):
     marked: int
     marks: int
     tasks: int
+    bases: int
+    hidden: int
 
     @property
     def rows(self) -> int:
-        return self.table // 4
+        return self.table // 4 + self.hidden
 
 
 class Period(NamedTuple):
@@ -111,14 +138,16 @@ class Period(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """One chain of one class, as the engine writes it. The table holds 4 numbers per row: run, microbatch, posted,
+    """One chain of one class, as the engine writes it. The table holds 4 numbers per entry: run, microbatch, posted,
     start.
 
+    Most entries are a row. Where the run is negative, -1 - k, it is all rows of passage k: posted says when it begins,
+    and start is where in ``bases`` those who take part begin: for each, in their order, the chain and how many rows it
+    had until then. ``hidden`` counts the rows of passages that have no entry of their own.
     ``scales`` has the factor of each row's run where it is not 1 throughout. A literal row, one that had to share a
     resource, has the true ends of its spans in ``marks``: each but the first starts where the one before ends.
     ``marked`` says whose they are: row, number of marks. ``causes`` has row, chain and row there of whose end let a row
-    start, where that was not the end of the row before. ``tasks[k]`` is the number of rows in the table when task k was
-    over.
+    start, where that was not the end of the row before. ``tasks[k]`` is the number of rows when task k was over.
     """
 
     table: array[float] = field(default_factory=lambda: array("d"))
@@ -127,9 +156,11 @@ class Record:
     marks: array[float] = field(default_factory=lambda: array("d"))
     causes: array[int] = field(default_factory=lambda: array("q"))
     tasks: array[int] = field(default_factory=lambda: array("q"))
+    bases: array[int] = field(default_factory=lambda: array("q"))
+    hidden: int = 0
 
     def __len__(self) -> int:
-        return len(self.table) // 4
+        return len(self.table) // 4 + self.hidden
 
     def mark(self, row: int, ends: Sequence[float]) -> None:
         """Row *row* is literal; its spans end at *ends*."""
@@ -138,14 +169,16 @@ class Record:
 
     @property
     def extent(self) -> Extent:
-        return Extent(len(self.table), len(self.causes), len(self.marked), len(self.marks), len(self.tasks))
+        return Extent(len(self.table), len(self.causes), len(self.marked), len(self.marks), len(self.tasks),
+                      len(self.bases), self.hidden)  # fmt: skip
 
     def repeat(self, since: Extent, number: int, times: int, period: Period) -> None:
         """Write all that was written *since* again, *times* times, each a period later. It is chain *number*."""
         rows = int(period.rows[number])
         table, step = _repeated(self.table, since.table, 4, times)
         table[:, 1] += step * period.microbatches
-        table[:, 2:] += (step * period.seconds)[:, None]
+        table[:, 2] += step * period.seconds
+        table[:, 3] += step * np.where(table[:, 0] < 0, len(self.bases) - since.bases, period.seconds)
         causes, step = _repeated(self.causes, since.causes, 3, times)
         causes[:, 0] += step * rows
         causes[:, 2] += step * period.rows[causes[:, 1]]
@@ -155,9 +188,12 @@ class Record:
         marks += (step * period.seconds)[:, None]
         tasks, step = _repeated(self.tasks, since.tasks, 1, times)
         tasks += (step * rows)[:, None]
-        columns: tuple[array[Any], ...] = (self.table, self.causes, self.marked, self.marks, self.tasks)
-        for column, more in zip(columns, (table, causes, marked, marks, tasks), strict=True):
+        bases, step = _repeated(self.bases, since.bases, 2, times)
+        bases[:, 1] += step * period.rows[bases[:, 0]]
+        columns: tuple[array[Any], ...] = (self.table, self.causes, self.marked, self.marks, self.tasks, self.bases)
+        for column, more in zip(columns, (table, causes, marked, marks, tasks, bases), strict=True):
             column.frombytes(more.tobytes())
+        self.hidden += times * (self.hidden - since.hidden)
 
 
 def _repeated(column: array[Any], since: int, width: int, times: int) -> tuple[npt.NDArray[Any], Ints]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from trainsim.contracts.exact import TICK
 from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Memory
-from trainsim.contracts.record import Label, Record, Run, TaskFacts, Tasks
+from trainsim.contracts.record import Label, Passage, Record, Run, TaskFacts, Tasks
 from trainsim.errors import UnknownName
 
 Ints = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class RunSpans(NamedTuple):
-    """All runs behind each other: sizes and first spans by run, the rest by span."""
+    """All runs behind each other: sizes and first spans by run, the rest by span; ``alone`` is seconds."""
 
     size: Ints
     first: Ints
@@ -55,6 +55,20 @@ class RunSpans(NamedTuple):
     posted: Floats
     start: Floats
     end: Floats
+    alone: Floats
+
+
+class FlatPassages(NamedTuple):
+    """All passages behind each other: sizes and first rows by passage, the rest by row as in ``Passage``."""
+
+    size: Ints
+    first: Ints
+    run: Ints
+    microbatch: Ints
+    posted: Floats
+    start: Floats
+    source: Ints
+    cause: Ints
 
 
 class Spans(NamedTuple):
@@ -78,6 +92,8 @@ class Trace:
     ``records[k]`` belong to ``chains[k]``, and so do ``tasks[k]``. Messages have rows of their own, without tasks, in
     the order in which they were sent: ``messages`` says what the chains carry that are such rows. Times are multiples
     of ``tick`` seconds.
+
+    ``passages`` are those of the records.
     """
 
     rank_class: Ints
@@ -91,6 +107,7 @@ class Trace:
     facts: tuple[TaskFacts, ...]
     tasks: tuple[Tasks, ...]
     messages: Mapping[str, Messages] = field(default_factory=dict)
+    passages: Sequence[Passage] = ()
     tick: float = TICK
     events: int = 0
 
@@ -131,13 +148,19 @@ class Trace:
         number = {label: k for k, label in enumerate(self.labels)}
         numbered = {id(run.labels): [number[label] for label in run.labels] for run in self.runs}
         size = np.array([len(run.labels) for run in self.runs], np.int64)
+        start, end = (np.array(list(_flatten(run[k] for run in self.runs)), np.float64) for k in (2, 3))
+        shared = [run.alone for run in self.runs if run.alone]
+        alone = end - start
+        if shared:
+            alone[np.repeat([bool(run.alone) for run in self.runs], size)] = list(_flatten(shared))
         return RunSpans(
             size=size,
             first=np.cumsum(size) - size,
             label=np.array(list(_flatten(numbered[id(run.labels)] for run in self.runs)), np.int64),
             posted=np.array(list(_flatten(run.posted for run in self.runs)), np.float64),
-            start=np.array(list(_flatten(run.starts for run in self.runs)), np.float64),
-            end=np.array(list(_flatten(run.ends for run in self.runs)), np.float64),
+            start=start,
+            end=end,
+            alone=alone,
         )
 
     def rows(self, number: int) -> Rows:
@@ -214,12 +237,10 @@ class Trace:
 
     def _decoded(self, number: int) -> Rows:
         record, flat = self.records[number], self.run_spans
-        count = len(record)
-        table = (np.frombuffer(record.table) if count else np.zeros(0)).reshape(-1, 4).T
-        run, start = table[0].astype(np.int64), table[3]
-        scale = np.array(record.scales) if len(record.scales) else np.ones(count)
+        run, microbatch, posted, start, cause = self._table(number)
+        scale = np.array(record.scales) if len(record.scales) else np.ones(len(run))
         end = start + self._scaled(flat.end[flat.first[run] + flat.size[run] - 1], scale)
-        literal, cause = np.zeros(count, bool), np.full(count, -1, np.int64)
+        literal = np.zeros(len(run), bool)
         if record.marked:
             marked, size = self._marked(number)
             literal[marked] = True
@@ -228,8 +249,37 @@ class Trace:
             row, chain, there = np.frombuffer(record.causes, np.int64).reshape(-1, 3).T
             cause[row] = self.offset[chain] + there
         # ``tasks[k]`` rows were there when task k ended: row n belongs to the first task that saw more than n.
-        task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(count), side="right")
-        return Rows(run, table[1].astype(np.int64), table[2], start, end, scale, task, cause, literal)
+        task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(len(run)), side="right")
+        return Rows(run, microbatch, posted, start, end, scale, task, cause, literal)
+
+    def _table(self, number: int) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+        """(Run, microbatch, posted, start, cause) of all rows of chain *number*, those of its passages written out."""
+        record = self.records[number]
+        table = np.frombuffer(record.table).reshape(-1, 4).T if len(record.table) else np.zeros((4, 0))
+        run, microbatch, posted, start = table[0].astype(np.int64), table[1].astype(np.int64), table[2], table[3]
+        if not record.hidden and not (run < 0).any():
+            return run, microbatch, posted, start, np.full(len(run), -1, np.int64)
+        every, passage = self._passages, np.where(run < 0, -1 - run, 0)
+        size = np.where(run < 0, every.size[passage], 1)
+        entry = np.repeat(np.arange(len(run)), size)
+        inside = np.arange(len(entry)) - np.repeat(np.cumsum(size) - size, size)
+        run, microbatch, posted, start = run[entry], microbatch[entry], posted[entry], start[entry]
+        cause = np.full(len(entry), -1, np.int64)
+        where = np.flatnonzero(run < 0)
+        at, begin, base = every.first[-1 - run[where]] + inside[where], posted[where], start[where].astype(np.int64)
+        run[where], microbatch[where] = every.run[at], microbatch[where] + every.microbatch[at]
+        posted[where], start[where] = begin + every.posted[at], begin + every.start[at]
+        known = every.source[at] >= 0
+        bases, of = np.array(record.bases, np.int64), base[known] + 2 * every.source[at[known]]
+        cause[where[known]] = self.offset[bases[of]] + bases[of + 1] + every.cause[at[known]]
+        return run, microbatch, posted, start, cause
+
+    @cached_property
+    def _passages(self) -> FlatPassages:
+        """All passages behind each other."""
+        size = np.array([passage.size for passage in self.passages], np.int64)
+        columns = [np.concatenate(column) for column in zip(*self.passages, strict=True)]
+        return FlatPassages(size, np.cumsum(size) - size, *columns)
 
     def _marked(self, number: int) -> tuple[Ints, Ints]:
         """The literal rows of chain *number*, and how many marks each has."""

@@ -90,12 +90,18 @@ class Chain:
                     value = yield event
                     operations, microbatch = tasks[self.task]
                     operations[self.at].end(self, microbatch, value)
+                    operations, microbatch = tasks[self.task]
                 self.at += 1
             done(len(rows))
             self.task += 1
             self.at = 0
             if self.task >= self.mark:
                 self.passed()
+
+    @property
+    def chain(self) -> Chain:
+        """Who waits where it waits."""
+        return self
 
     @property
     def operation(self) -> Compiled:

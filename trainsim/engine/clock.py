@@ -60,6 +60,10 @@ class Clock(Environment):
         ]
         heapq.heapify(self._queue)
 
+    def rewind(self) -> None:
+        """Start again at 0; nothing is on the agenda."""
+        self._now = 0
+
     def scheduled(self) -> int:
         """How many events were ever put on the agenda."""
         return next(self._eid)

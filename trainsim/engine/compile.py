@@ -34,12 +34,13 @@ class Compiler:
     """Compiles the tasks of all classes. ``runs`` become those of the trace; ``lanes`` keep the rows of messages,
     and ``messages`` what a lane of a name carries.
 
-    With *merge* off every kernel and collective is an event of its own.
+    With *merge* off every kernel and collective is an event of its own. New runs are added to *runs*, if given.
     """
 
-    def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, shared: SharedResources, *, merge: bool):
+    def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, shared: SharedResources, *, merge: bool,
+                 runs: list[Run] | None = None):  # fmt: skip
         self.quotient, self.actors, self.clock, self.shared, self.merge = quotient, actors, clock, shared, merge
-        self.runs: list[Run] = []
+        self.runs: list[Run] = [] if runs is None else runs
         self.lanes: list[Chain] = []
         self.messages: dict[str, Messages] = {}
         self.joints = Joints(clock, len(quotient.groups), self.runs)
@@ -116,7 +117,7 @@ class Compiler:
         if isinstance(i, Wait):
             return Await(self.clock, i.event, actor.event(i.event), i.microbatch)
         if isinstance(i, Signal):
-            return Set(actor.event(i.event), i.microbatch)
+            return Set(i.event, actor.event(i.event), i.microbatch)
         assert isinstance(i, Meet | Send)
         group = actor.port(i.communicator)
         phases = self.works.phases(actor, [i], quiet)

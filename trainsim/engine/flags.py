@@ -31,6 +31,11 @@ class Flags:
         if event is not None:
             event.succeed(cause)
 
+    def forget(self, microbatch: int) -> None:
+        """Nobody has set it, and nobody waits for it."""
+        self.known[microbatch] = 0
+        self.waiting.pop(microbatch, None)
+
     def wait(self, microbatch: int, event: Event) -> Event:
         """What happens when it is set: *event*, unless somebody waits already."""
         return self.waiting.setdefault(microbatch, event)

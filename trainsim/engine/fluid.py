@@ -20,16 +20,18 @@ from trainsim.engine.relative import Facts, Move, View
 
 
 class Phases:
-    """A compiled run: seconds alone and number of the use of each phase. Shared by all tasks of a template.
+    """A compiled run: seconds at full speed and number of the use of each phase. Shared by all tasks of a template.
 
-    ``fits``: alone, all phases run at rate 1; else its own class fills a resource.
+    ``rates`` are those that it has alone: below 1 where its own class fills a resource. Alone, phases end at ``ends``.
     """
 
-    __slots__ = ("ends", "fits", "resources", "total", "uses", "volumes")
+    __slots__ = ("ends", "rates", "resources", "total", "uses", "volumes")
 
-    def __init__(self, volumes: Sequence[float], uses: Sequence[int], resources: tuple[int, ...], fits: bool):
-        self.volumes, self.uses, self.resources, self.fits = volumes, uses, resources, fits
-        self.ends = tuple(accumulate(volumes))
+    def __init__(self, volumes: Sequence[float], uses: Sequence[int], resources: tuple[int, ...],
+                 rates: Sequence[float], tick: float):  # fmt: skip
+        self.volumes, self.uses, self.resources, self.rates = volumes, uses, resources, rates
+        alone = [v if rate == 1.0 else ticks(v / rate, tick) for v, rate in zip(volumes, rates, strict=True)]
+        self.ends = tuple(accumulate(alone))
         self.total = self.ends[-1]
 
 
@@ -83,7 +85,7 @@ class SharedResources:
         self.clock, self.tick = clock, tick
         self.users: list[dict[Activity, None]] = [{} for _ in range(resources)]
         self.uses: list[Use] = []
-        self.fits: list[bool] = []  # per use: its top rate is 1 when alone
+        self.rates: list[float] = []  # of each use, alone
         self.solves = self.filled = 0
         self._known: dict[Use, int] = {}
         self._rates: dict[tuple[int, ...], list[float]] = {}
@@ -95,20 +97,20 @@ class SharedResources:
         if known is None:
             known = self._known[use] = len(self.uses)
             self.uses.append(use)
-            self.fits.append(max_min([use]) == [1.0])
+            self.rates += max_min([use])
         return known
 
     def phases(self, volumes: Sequence[float], uses: Sequence[int]) -> Phases:
         """Compile a run of phases."""
         distinct = dict.fromkeys(uses)
         resources = dict.fromkeys(r for k in distinct for part in self.uses[k] for r, _ in part)
-        return Phases(volumes, uses, tuple(resources), all(self.fits[k] for k in distinct))
+        return Phases(volumes, uses, tuple(resources), [self.rates[k] for k in uses], self.tick)
 
     def start(self, phases: Phases, done: Event) -> Activity:
         """Start now; *done* happens at the end, and what waits for it finds the marks complete."""
         activity = Activity(self, phases, done)
         done.callbacks.insert(0, activity.close)
-        alone = phases.fits
+        alone = True
         for r in phases.resources:
             users = self.users[r]
             if users:
@@ -124,8 +126,8 @@ class SharedResources:
     def finish(self, activity: Activity) -> None:
         if activity.marks is not None and activity.timer is None:  # it ended alone
             ends, k = activity.phases.ends, activity.index
-            offset = ends[k] - activity.left
-            activity.marks += [activity.since + (end - offset) for end in ends[k:]]
+            first = activity.since + self._rest(activity)
+            activity.marks += [first + (end - ends[k]) for end in ends[k:]]
         for r in activity.phases.resources:
             users = self.users[r]
             del users[activity]
@@ -165,10 +167,9 @@ class SharedResources:
         now = self.clock.now
         if len(component) == 1:
             (activity,) = component
-            if activity.phases.fits:
-                if activity.timer is not None and activity.index < len(activity.phases.volumes):
-                    self._alone(activity, now)
-                return
+            if activity.timer is not None and activity.index < len(activity.phases.volumes):
+                self._alone(activity, now)
+            return
         live = []
         for activity in component:
             if activity.timer is None:
@@ -189,26 +190,36 @@ class SharedResources:
             rates = self._rates[uses] = max_min([self.uses[k] for k in uses])
         return rates
 
+    def _rest(self, activity: Activity) -> float:
+        """Seconds that the phase of an activity takes from ``since`` on, alone."""
+        rate = activity.phases.rates[activity.index]
+        return activity.left if rate == 1.0 else ticks(activity.left / rate, self.tick)
+
     def _wake_up(self, activity: Activity, now: float) -> None:
         """From one event to phase by phase: where is it now?"""
         ends, first = activity.phases.ends, activity.index
-        offset = ends[first] - activity.left  # of the run's origin, when it was put alone
-        at = offset + (now - activity.since)
-        k = min(bisect_right(ends, at, first), len(ends) - 1)
+        over = activity.since + self._rest(
+            activity
+        )  # the first phase; all others are there ends[k] - ends[first] later
+        k = min(bisect_right(ends, now - over + ends[first], first), len(ends) - 1)
         if activity.marks is None:
             activity.marks = []
-        activity.marks += [activity.since + (end - offset) for end in ends[first:k]]
-        activity.index = k
-        activity.left = max(0.0, ends[k] - at)
-        activity.since, activity.rate = now, 0.0
-        activity.done = activity.timer = self.clock.postpone(activity.done)
+        activity.marks += [over + (end - ends[first]) for end in ends[first:k]]
+        if k > first:
+            activity.left, activity.since = activity.phases.volumes[k], over + (ends[k - 1] - ends[first])
+        activity.index, activity.rate = k, activity.phases.rates[k]
+        activity.done = self.clock.postpone(activity.done)
+        end = activity.since + self._rest(activity)
+        activity.timer = self.clock.call(activity.phase_over, max(0.0, end - now))
 
     def _alone(self, activity: Activity, now: float) -> None:
         """From phase by phase to one event."""
-        self._advance(activity, now)
+        phases, k = activity.phases, activity.index
+        if activity.rate != phases.rates[k]:
+            self._advance(activity, now)
         activity.rate, activity.timer = 0.0, None
-        phases = activity.phases
-        self.clock.fire(activity.done, activity.left + (phases.total - phases.ends[activity.index]))
+        over = activity.since + self._rest(activity)
+        self.clock.fire(activity.done, over - now + (phases.total - phases.ends[k]))
 
     def _advance(self, activity: Activity, now: float) -> None:
         """What is left is whole ticks whenever a rate changes: it must not matter whether it was known to be alone."""

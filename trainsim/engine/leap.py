@@ -144,7 +144,7 @@ class Island:
         """For how many more periods a chain that does not move is left waiting, if each sets *fresh*, further on."""
         times = sys.maxsize
         for microbatch, event in flags.waiting.items():
-            if not all(owner_of(callback) in advance.tasks for callback in event.callbacks):
+            if not all(owner_of(callback).chain in advance.tasks for callback in event.callbacks):
                 ahead, rest = np.divmod(microbatch - np.flatnonzero(_bits(fresh)), advance.microbatches)
                 times = min([times, *(ahead[(rest == 0) & (ahead > 0)] - 1).tolist()])
         return times

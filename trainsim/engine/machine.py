@@ -15,9 +15,11 @@ from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
 from trainsim.engine.fluid import SharedResources
-from trainsim.engine.quiet import quiet_tasks
+from trainsim.engine.quiet import Quietness, quietness
+from trainsim.engine.rehearsal import Room
 from trainsim.engine.steady import watch
 from trainsim.engine.stuck import deadlock
+from trainsim.engine.weave import Weaver
 from trainsim.fold.quotient import Quotient
 
 
@@ -34,14 +36,18 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
     clock = Clock()
     actors = actors_of(quotient)
     compiler = Compiler(quotient, actors, clock, SharedResources(clock, quotient.resources, tick), merge=merge)
-    quiet = quiet_tasks(quotient, actors) if merge else {}
+    quiet = quietness(quotient, actors) if merge else Quietness()
     chains: list[Chain] = []
+    own: list[dict[str, Chain]] = [{} for _ in actors]
     for actor in actors:
         for name, tasks in actor.program.chains.items():
-            chain = Chain(len(chains), actor.number, name)
+            own[actor.number][name] = chain = Chain(len(chains), actor.number, name)
             loud = (False,) * len(tasks)
-            chain.tasks = compiler.tasks(actor, tasks, quiet.get((actor.program_number, name), loud))
+            chain.tasks = compiler.tasks(actor, tasks, quiet.tasks.get((actor.program_number, name), loud))
             chains.append(chain)
+    weaver = Weaver(clock, Room(quotient, compiler, tick), actors, own)
+    for program, stretches in quiet.stretches.items():
+        weaver.weave(program, stretches)
     if merge and leap:
         watch(clock, actors, chains, compiler.lanes)
     for chain in chains:
@@ -49,10 +55,12 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
     clock.run()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)
-    return _trace(quotient, compiler, chains, tick=tick, events=clock.scheduled())
+    return _trace(quotient, compiler, chains, weaver, tick=tick, events=clock.scheduled())
 
 
-def _trace(quotient: Quotient, compiler: Compiler, chains: list[Chain], *, tick: float, events: int) -> Trace:
+def _trace(
+    quotient: Quotient, compiler: Compiler, chains: list[Chain], weaver: Weaver, *, tick: float, events: int
+) -> Trace:
     """What *chains* and the lanes of messages have written, with all that is known of the classes and their tasks."""
     lanes = compiler.lanes
     facts = _TaskFactsTable()
@@ -69,6 +77,7 @@ def _trace(quotient: Quotient, compiler: Compiler, chains: list[Chain], *, tick:
         tasks=(*(facts.of(everybody[c.rank_class].chains[c.name]) for c in chains), *(facts.of(()) for _ in lanes)),
         facts=tuple(facts.all),
         messages=compiler.messages,
+        passages=weaver.room.passages,
         tick=tick,
         events=events,
     )

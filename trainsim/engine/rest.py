@@ -32,14 +32,16 @@ def intervals_at_work(
     >>> intervals_at_work(chains, "main", "side")
     [(0, 0), (2, 2)]
     """
-    waits = _first(chains[chain], Wait)
-    setters = Counter(e for tasks in chains.values() for e, kind in _events(tasks) if kind is Signal)
+    names = {i.event for t in _templates(chains[chain]) for i in t.instructions if isinstance(i, Wait | Signal)}
+    names &= {i.event for t in _templates(chains[other]) for i in t.instructions if isinstance(i, Wait | Signal)}
+    waits = _first(chains[chain], Wait, names)
+    setters = Counter(e for tasks in chains.values() for e, kind in _events(tasks, names) if kind is Signal)
     once = {e for e, times in setters.items() if times == 1 and e[0] not in messages}
-    signalled = {e: k for e, k in _first(chains[chain], Signal).items() if e in once}
+    signalled = {e: k for e, k in _first(chains[chain], Signal, names).items() if e in once}
     out: list[tuple[int, int]] = []
     since: int | None = None  # the task from which *other* may be at work
     rest: int | None = None  # the task after which all that it did since then is known to be over
-    for event, kind in _events(chains[other]):
+    for event, kind in _events(chains[other], names):
         if since is None:
             since = signalled.get(event, 0) if kind is Wait else 0
         elif kind is Wait:
@@ -56,35 +58,41 @@ def intervals_at_work(
     return out
 
 
-def _first(tasks: tuple[Task, ...], kind: type[Wait] | type[Signal]) -> dict[Event, int]:
-    """The first task in which each event is waited for, or set."""
+def _templates(tasks: tuple[Task, ...]) -> list[Template]:
+    return list({id(task.template): task.template for task in tasks}.values())
+
+
+def _first(tasks: tuple[Task, ...], kind: type[Wait] | type[Signal], names: set[str]) -> dict[Event, int]:
+    """The first task in which each event of *names* is waited for, or set."""
     templates: dict[int, list[Wait | Signal]] = {}
     out: dict[Event, int] = {}
     for k, (template, microbatch) in enumerate(tasks):
         matching = templates.get(id(template))
         if matching is None:
-            matching = templates[id(template)] = [i for i in template.instructions if isinstance(i, kind)]
+            some = [i for i in template.instructions if isinstance(i, kind) and i.event in names]
+            matching = templates[id(template)] = some
         for i in matching:
             out.setdefault((i.event, microbatch if i.microbatch is None else i.microbatch), k)
     return out
 
 
-def _events(tasks: tuple[Task, ...]) -> Iterator[tuple[Event, type]]:
-    """Waits, signals and work of a chain in order; work that follows work is left out."""
+def _events(tasks: tuple[Task, ...], names: set[str]) -> Iterator[tuple[Event, type]]:
+    """Waits and signals of *names* and work of a chain in order; work that follows work is left out."""
     known: dict[int, list[tuple[str, int | None, type]]] = {}
     for template, microbatch in tasks:
         if id(template) not in known:
-            known[id(template)] = list(_outline(template))
+            known[id(template)] = list(_outline(template, names))
         for event, fixed, kind in known[id(template)]:
             yield (event, microbatch if fixed is None else fixed), kind
 
 
-def _outline(template: Template) -> Iterator[tuple[str, int | None, type]]:
+def _outline(template: Template, names: set[str]) -> Iterator[tuple[str, int | None, type]]:
+    """Whatever else it waits for, nobody here knows when that ends: as good as work."""
     working = False
     for i in template.instructions:
-        if isinstance(i, Wait | Signal):
+        if isinstance(i, Wait | Signal) and i.event in names:
             working = False
             yield i.event, i.microbatch, type(i)
-        elif not working:
+        elif not working and not isinstance(i, Signal):
             working = True
             yield "", None, Send

@@ -185,10 +185,10 @@ class Await:
 class Set:
     """Set an event of this rank."""
 
-    __slots__ = ("flags", "microbatch")
+    __slots__ = ("event", "flags", "microbatch")
 
-    def __init__(self, flags: Flags, microbatch: int | None):
-        self.flags, self.microbatch = flags, microbatch
+    def __init__(self, event: str, flags: Flags, microbatch: int | None):
+        self.event, self.flags, self.microbatch = event, flags, microbatch
 
     def begin(self, chain: Chain, microbatch: int) -> None:
         self.flags.set(microbatch if self.microbatch is None else self.microbatch, chain.because())

@@ -1,0 +1,96 @@
+"""Puts rehearsed stretches into the compiled tasks of compute, wherever nobody outside can disturb them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from trainsim.contracts.instructions import Program, Task
+from trainsim.contracts.record import COMPUTE
+from trainsim.contracts.system import Ints
+from trainsim.engine.actor import Actor
+from trainsim.engine.chain import Chain
+from trainsim.engine.clock import Clock
+from trainsim.engine.play import Company, Play
+from trainsim.engine.rehearsal import Room, Score
+from trainsim.engine.snippet import Snippet
+from trainsim.engine.stretches import Stretch
+
+OFTEN = 2  # a stretch that comes less often is not worth a rehearsal
+
+
+class Weaver:
+    """Weaves the stretches of all classes."""
+
+    def __init__(self, clock: Clock, room: Room, actors: Sequence[Actor], chains: Sequence[dict[str, Chain]]):
+        self.clock, self.room, self.actors, self.chains = clock, room, actors, chains
+        self._members: defaultdict[int, set[int]] = defaultdict(set)
+        for actor in actors:
+            for (_, label), group in actor.ports.items():
+                if label == 0:
+                    self._members[group].add(actor.number)
+
+    def weave(self, program: int, stretches: Sequence[Stretch]) -> None:
+        """Put what *stretches* come to into the chains of all classes that run *program*."""
+        actors = [actor for actor in self.actors if actor.program_number == program]
+        for alike in _alike(actors[0].program, stretches) if stretches else ():
+            if len(alike) >= OFTEN:
+                snippets = {a.number: Snippet(self.room, a, alike[0], self.chains[a.number]) for a in actors}
+                for company in self._companies(snippets):
+                    self._play({number: snippets[number] for number in company}, alike)
+
+    def _companies(self, snippets: dict[int, Snippet]) -> Iterator[list[int]]:
+        """The classes that go through their stretch together, where that can be."""
+        of = {number: frozenset({number}).union(*(self._members[group] for group in snippet.groups))
+              for number, snippet in snippets.items()}  # fmt: skip
+        for company in dict.fromkeys(of.values()):
+            same = all(of.get(number) == company for number in company)
+            if same and all(self._fits(snippets[number], len(company)) for number in company):
+                yield sorted(company)
+
+    def _fits(self, snippet: Snippet, members: int) -> bool:
+        met = all(len(self._members[group]) == members for group in snippet.groups)
+        return snippet.lines is not None and met and (members == 1 or snippet.shared)
+
+    def _play(self, snippets: dict[int, Snippet], alike: Sequence[Stretch]) -> None:
+        """Let a company play its stretches, unless they cannot be rehearsed."""
+        score = Score([snippet.lines for snippet in snippets.values() if snippet.lines is not None])
+        if not self.room.can(score):
+            return
+        stretch, own = alike[0], [self.chains[number] for number in snippets]
+        names = [COMPUTE, *(name for name, _, _ in stretch.followers)]
+        every = [[chains[name] for name in names] for chains in own]
+        company = Company(self.clock, self.room, score, every)
+        for member, (snippet, chains) in enumerate(zip(snippets.values(), own, strict=True)):
+            tasks = chains[COMPUTE].tasks
+            operations = tasks[stretch.first][0]
+            play = Play(company, member, snippet, stretch.last - stretch.first)
+            woven = (*operations[: snippet.first], play, *operations[snippet.first :])
+            for one in alike:
+                tasks[one.first] = woven, tasks[one.first][1]
+
+
+def _alike(program: Program, stretches: Sequence[Stretch]) -> list[list[Stretch]]:
+    """Stretches of the same templates, at the same distances of microbatches, together."""
+    names = {name for stretch in stretches for name, _, _ in stretch.followers}
+    columns = {name: _columns(program.chains[name]) for name in (COMPUTE, *names)}
+    out: dict[tuple[object, ...], list[Stretch]] = {}
+    for stretch in stretches:
+        base = columns[COMPUTE][1][stretch.first]
+        key: list[object] = []
+        for name, first, count in ((COMPUTE, stretch.first, stretch.last - stretch.first + 1), *stretch.followers):
+            template, microbatch = columns[name]
+            some = slice(first, first + count)
+            key += name, template[some].tobytes(), (microbatch[some] - base).tobytes()
+        out.setdefault(tuple(key), []).append(stretch)
+    return list(out.values())
+
+
+def _columns(tasks: Sequence[Task]) -> tuple[Ints, Ints]:
+    count = len(tasks)
+    return (
+        np.fromiter((id(task.template) for task in tasks), np.int64, count),
+        np.fromiter((task.microbatch for task in tasks), np.int64, count),
+    )
