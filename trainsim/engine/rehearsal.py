@@ -119,7 +119,7 @@ Tasks = Sequence[tuple[Sequence[Compiled], int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Lineup:
     """What one member does in a rehearsal: the tasks of its compute, then those of the chains that follow it.
 
     The first of ``untils`` is at its very beginning, and ``end`` at the end of compute; ``taps`` are in between.
@@ -135,7 +135,7 @@ class Score:
     """A stretch of all its members. ``leaders`` are the places of their compute chains; microbatches are counted from
     ``lowest``, itself counted from that of the stretch."""
 
-    def __init__(self, members: Sequence[Lines]):
+    def __init__(self, members: Sequence[Lineup]):
         every = [tasks for member in members for tasks in member.chains]
         self.lowest = low = min(microbatch for tasks in every for _, microbatch in tasks)
         self.chains = [[(tuple(operations), m - low) for operations, m in tasks] for tasks in every]

@@ -10,7 +10,7 @@ from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.flags import Flags
 from trainsim.engine.joint import Joint
-from trainsim.engine.rehearsal import Lines, Room, Tap, Tasks, Until
+from trainsim.engine.rehearsal import Lineup, Room, Tap, Tasks, Until
 from trainsim.engine.running_operations import Await, Post, Sending, Set
 from trainsim.engine.stretches import Stretch
 
@@ -43,13 +43,13 @@ class Snippet:
         own = actor.program.chains[COMPUTE][stretch.first : stretch.last + 1]
         mine = self._compute(tasks, room.operations(actor, own))
         others = [self._counted(room.operations(actor, some)) for some in beside]
-        self.lines: Lines | None = None
+        self.lines: Lineup | None = None
         self.groups: set[int] = set()
         if mine is not None:
             mine[0][0].insert(0, self._untils[0])
             mine[-1][0].append(end := Tap(room.clock, None))
             chains_of = [mine, *others]
-            self.lines = Lines(chains_of, self._untils, self._taps, end)
+            self.lines = Lineup(chains_of, self._untils, self._taps, end)
             self.groups = {one.group for one in _flat(chains_of) if isinstance(one, Post)}
             self._leave(chains_of)
 
