@@ -104,7 +104,8 @@ def test_passes_are_whole_and_in_order(three):
         passes = passes_of(three.lanes, number)
         assert passes.work.count("F") == forwards == passes.work.count("B") + passes.work.count("W")
         assert passes.work.count("I") == passes.work.count("W")
-        assert passes.seconds.sum() == pytest.approx(tasks.seconds[[w in "FBIW" for w in tasks.work]].sum())
+        turns = (tasks.end - tasks.start)[[work in "FBIW" for work in tasks.work]].sum()
+        assert (passes.end - passes.start).sum() >= turns * (1 - 1e-12)
         paired = passes.half != 0
         assert (passes.half[paired].reshape(-1, 2) == [1, -1]).all()
         alone = ~paired

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from trainsim.analysis.kinds import BACKWARD, PASSES
 from trainsim.analysis.lanes import Floats, Ints, Lanes
-from trainsim.contracts.instructions import KINDS
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
 """Passes of a schedule for people."""
 
 
 class TaskTable(NamedTuple):
-    """The tasks of a compute chain as columns: times in seconds, and seconds in spans per kind (tasks x KINDS)."""
+    """The tasks of a compute chain as columns; times in seconds."""
 
     work: tuple[str, ...]
     chunk: Ints
     microbatch: Ints
     start: Floats
     end: Floats
-    seconds: Floats
 
 
 class Passes(NamedTuple):
     """The passes of a compute chain as columns, by start; one that takes turns with another is whole again.
 
-    ``half`` is 1 for the forward and -1 for the backward of two that run at once, and 0 for all others. ``seconds`` are
-    those in spans per kind (passes x KINDS).
+    ``half`` is 1 for the forward and -1 for the backward of two that run at once, and 0 for all others.
     """
 
     work: tuple[str, ...]
@@ -38,7 +34,6 @@ class Passes(NamedTuple):
     microbatch: Ints
     start: Floats
     end: Floats
-    seconds: Floats
     half: Ints
 
 
@@ -66,17 +61,12 @@ def tasks_of(lanes: Lanes, c: int) -> TaskTable:
     lane, facts = lanes.compute[c], lanes.trace.facts
     tasks = lanes.trace.tasks[lane.number]
     start, end = lanes.trace.task_times(lane.number)
-    seconds = np.zeros((len(start), len(KINDS)))
-    if len(lane):  # rows of a task follow each other
-        first = np.flatnonzero(np.diff(lane.task, prepend=-1))
-        seconds[lane.task[first]] = np.add.reduceat(lane.seconds + lane.held, first)
     return TaskTable(
         work=lanes.works(lane),
         chunk=np.array([fact.chunk for fact in facts], np.int64)[tasks.facts],
         microbatch=tasks.microbatch,
         start=start,
         end=end,
-        seconds=seconds,
     )
 
 
@@ -88,7 +78,6 @@ def passes_of(lanes: Lanes, c: int) -> Passes:
         if key[0] in PASSES:
             segments.setdefault(key, []).append(k)
     first, last = (np.array([some[place] for some in segments.values()], np.int64) for place in (0, -1))
-    seconds = _sums(tasks.seconds, list(segments.values()))
     start, end = tasks.start[first], tasks.end[last]
     paired = last > first
     overlap = (start[1:] < end[:-1]) & (paired[1:] | paired[:-1])
@@ -100,26 +89,15 @@ def passes_of(lanes: Lanes, c: int) -> Passes:
         microbatch=tasks.microbatch[first],
         start=start,
         end=end,
-        seconds=seconds,
         half=np.where(together, np.where(forward, 1, -1), 0),
     )
-
-
-def _sums(seconds: Floats, segments: Sequence[Sequence[int]]) -> Floats:
-    """What each pass has in all its *segments*, by kind."""
-    size = np.array([len(some) for some in segments], np.int64)
-    rows = np.array([k for some in segments for k in some], np.int64)
-    if (size == 1).all():
-        return seconds[rows]
-    sums: Floats = np.add.reduceat(seconds[rows], np.cumsum(size) - size)
-    return sums
 
 
 def in_flight(tasks: TaskTable) -> int:
     """The most chunks of microbatches that are kept at once, from the start of a forward to the end of its backward.
 
     >>> zeros = np.zeros(4)
-    >>> in_flight(TaskTable(("F", "F", "B", "B"), zeros, np.array([0, 1, 0, 1]), zeros, zeros, zeros))
+    >>> in_flight(TaskTable(("F", "F", "B", "B"), zeros, np.array([0, 1, 0, 1]), zeros, zeros))
     2
     """
     last: dict[tuple[int, int], int] = {}

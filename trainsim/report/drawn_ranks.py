@@ -96,10 +96,10 @@ class DrawnRank:
     def exposed(self) -> Intervals:
         """When its compute chain waits for collectives and copies of its own, rather than for another rank."""
         rest, others = self.idle, self.lanes.others[self._class]
-        messages = {self.lanes.trace.title(lane.name) for lane in self.lanes.messages}
+        messages = set(map(str, self.lanes.trace.messages.values()))
         carry = {lane.name for lane in others if not lane.seconds[:, WORK].any()} - messages
-        own = [s == self.stage and what in carry for s, what in zip(rest.source.tolist(), rest.what, strict=True)]
-        return joined(Intervals(rest.start, rest.end).where(np.array(own, bool)))[0]
+        own = (rest.source == self.stage) & np.isin(np.array(rest.what, str), np.array([*carry], str))
+        return joined(Intervals(rest.start, rest.end).where(own))[0]
 
     @cached_property
     def doing(self) -> Looks:
