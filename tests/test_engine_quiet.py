@@ -7,7 +7,7 @@ import pytest
 
 from tests.agreement import assert_same
 from tests.workload import FORWARD, Hardware, Job, build, pairs
-from trainsim.contracts.instructions import Kernel, Program, Send, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Columns, Kernel, Program, Send, Signal, Task, Template, Wait
 from trainsim.engine import run
 from trainsim.engine.actor import actors_of
 from trainsim.engine.quiet import quietness
@@ -20,6 +20,11 @@ K = Kernel("k", "forward", 1.0)
 def chains(**instructions):
     """Chains from lists of tasks; task m is about microbatch m."""
     return {name: tuple(Task(Template("", 0, t), m) for m, t in enumerate(ts)) for name, ts in instructions.items()}
+
+
+def columns(**instructions):
+    """The same as columns."""
+    return {name: Columns.of(tasks) for name, tasks in chains(**instructions).items()}
 
 
 GO = [(Signal("go"), K, Wait("done")), (K,), (Signal("again"), K)]
@@ -41,17 +46,17 @@ GO = [(Signal("go"), K, Wait("done")), (K,), (Signal("again"), K)]
     ],
 )
 def test_when_another_chain_may_be_at_work(side, intervals):
-    assert intervals_at_work(chains(main=GO, side=side), "main", "side") == intervals
+    assert intervals_at_work(columns(main=GO, side=side), "main", "side") == intervals
 
 
 def test_events_that_others_set_prove_nothing():
     side = [(Wait("go", 0), K, Signal("done", 0))]
     third = [(Signal("done", 0),)]
-    assert intervals_at_work(chains(main=GO, side=side, third=third), "main", "side") == [(0, 2)]
-    assert intervals_at_work(chains(main=GO, side=side), "main", "side", frozenset({"done"})) == [(0, 2)]
+    assert intervals_at_work(columns(main=GO, side=side, third=third), "main", "side") == [(0, 2)]
+    assert intervals_at_work(columns(main=GO, side=side), "main", "side", frozenset({"done"})) == [(0, 2)]
     late = [(K,), (Signal("go", 5),)]
-    assert intervals_at_work(chains(main=late, side=[(Wait("go", 5), K)]), "main", "side") == [(1, 1)]
-    assert intervals_at_work(chains(main=late, side=[(Wait("go", 5), K)]), "main", "side", frozenset({"go"})) == [
+    assert intervals_at_work(columns(main=late, side=[(Wait("go", 5), K)]), "main", "side") == [(1, 1)]
+    assert intervals_at_work(columns(main=late, side=[(Wait("go", 5), K)]), "main", "side", frozenset({"go"})) == [
         (0, 1)
     ]
 
@@ -60,7 +65,7 @@ def test_only_the_last_backward_pass_is_loud():
     job = Job(tp=2, pp=2, dp=2, microbatches=6, layers=(2, 2), slow={1: 1.1})
     quotient = fold(prune(build(job, Hardware(ranks=8, gpus_per_node=4))))
     quiet = quietness(quotient, actors_of(quotient)).tasks
-    assert quiet[0, "compute"] == (True,) * 11 + (False,) * 2
+    assert quiet[0, "compute"].tolist() == [True] * 11 + [False] * 2
     assert not any(quiet[0, "dp"])  # compute may be at work at any time
 
 

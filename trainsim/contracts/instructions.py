@@ -249,6 +249,10 @@ class Columns(NamedTuple):
             np.array(microbatches, np.int64),
         )
 
+    def part(self, begin: int, end: int) -> Columns:
+        """Tasks *begin* to *end* alone."""
+        return self._replace(template=self.template[begin:end], microbatch=self.microbatch[begin:end])
+
     @property
     def times(self) -> list[int]:
         """How many tasks each template has."""

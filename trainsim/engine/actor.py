@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainsim.contracts.groups import Peers
-from trainsim.contracts.instructions import Program, Signal, Wait
+from trainsim.contracts.instructions import Program
 from trainsim.engine.flags import Flags
 from trainsim.errors import InvalidProgram
 from trainsim.fold.quotient import Quotient
@@ -72,12 +72,9 @@ def receivers(quotient: Quotient) -> dict[int, int]:
 
 def _highest(program: Program) -> int:
     """The highest microbatch that an event of this program can be about."""
-    own = [task.microbatch for tasks in program.chains.values() for task in tasks]
-    templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}.values()
-    named = [
-        i.microbatch
-        for template in templates
-        for i in template.instructions
-        if isinstance(i, Signal | Wait) and i.microbatch is not None
-    ]
-    return max([0, *own, *named])
+    every = program.columns.values()
+    own = [int(columns.microbatch.max(initial=0)) for columns in every]
+    posted = [template.posted for columns in every for template in columns.templates]
+    about = [wait.microbatch for some in posted for wait in some.waits]
+    about += [signal.microbatch for some in posted for signal in some.signals]
+    return max([0, *own, *(microbatch for microbatch in about if microbatch is not None)])

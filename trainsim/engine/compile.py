@@ -6,13 +6,16 @@ Labels, phases and runs are shared between classes wherever they are equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from trainsim.contracts.groups import Group, Messages, Peers
-from trainsim.contracts.instructions import Instruction, Kernel, Meet, Send, Signal, Task, Template, Wait
+from trainsim.contracts.instructions import Columns, Instruction, Kernel, Meet, Send, Signal, Template, Wait
 from trainsim.contracts.record import Label, Run
+from trainsim.contracts.system import Bools
 from trainsim.engine.actor import Actor, receivers
 from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.clock import Clock
@@ -49,24 +52,26 @@ class Compiler:
         self._receivers = receivers(quotient)
         self._chains = sum(len(actor.program.chains) for actor in actors)
         self._lane_of: dict[tuple[int, Messages], Chain] = {}
-        self._operations: dict[tuple[int, int, bool], tuple[Compiled, ...]] = {}
+        self._known: dict[tuple[int, Template, bool], tuple[Compiled, ...]] = {}
         self._bodies: dict[Any, Body] = {}
         self._run_number: dict[Any, int] = {}
         self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = {}
         self._multiple, self._mixed = _meeting_kinds(quotient, actors)
 
-    def tasks(
-        self, actor: Actor, tasks: Sequence[Task], quiet: Sequence[bool]
-    ) -> list[tuple[tuple[Compiled, ...], int]]:
+    def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> list[tuple[tuple[Compiled, ...], int]]:
         """The compiled tasks of one chain; *quiet* says which of them are quiet."""
-        out = []
-        for (template, microbatch), calm in zip(tasks, quiet, strict=True):
-            key = actor.number, id(template), calm
-            operations = self._operations.get(key)
-            if operations is None:
-                operations = self._operations[key] = tuple(self._compile(actor, template, calm))
-            out.append((operations, microbatch))
-        return out
+        kinds = 2 * columns.template + quiet
+        compiled = {
+            kind: self._operations(actor, columns.templates[kind // 2], bool(kind % 2))
+            for kind in np.flatnonzero(np.bincount(kinds)).tolist()
+        }
+        return list(zip(map(compiled.__getitem__, kinds.tolist()), columns.microbatch.tolist(), strict=True))
+
+    def _operations(self, actor: Actor, template: Template, quiet: bool) -> tuple[Compiled, ...]:
+        key = actor.number, template, quiet
+        if key not in self._known:
+            self._known[key] = tuple(self._compile(actor, template, quiet))
+        return self._known[key]
 
     def _compile(self, actor: Actor, template: Template, quiet: bool) -> Iterator[Compiled]:
         run: list[Timed] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from trainsim.contracts.exact import TICK
-from trainsim.contracts.instructions import Task
+from trainsim.contracts.instructions import Columns, Template
 from trainsim.contracts.record import TaskFacts, Tasks
 from trainsim.contracts.trace import Trace
 from trainsim.engine.actor import actors_of
@@ -40,10 +38,10 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
     chains: list[Chain] = []
     own: list[dict[str, Chain]] = [{} for _ in actors]
     for actor in actors:
-        for name, tasks in actor.program.chains.items():
+        for name, columns in actor.program.columns.items():
             own[actor.number][name] = chain = Chain(len(chains), actor.number, name)
-            loud = (False,) * len(tasks)
-            chain.tasks = compiler.tasks(actor, tasks, quiet.tasks.get((actor.program_number, name), loud))
+            loud = np.zeros(len(columns.template), bool)
+            chain.tasks = compiler.tasks(actor, columns, quiet.tasks.get((actor.program_number, name), loud))
             chains.append(chain)
     weaver = Weaver(clock, Room(quotient, compiler, tick), actors, own)
     for program, stretches in quiet.stretches.items():
@@ -63,7 +61,7 @@ def _trace(
 ) -> Trace:
     """What *chains* and the lanes of messages have written, with all that is known of the classes and their tasks."""
     lanes = compiler.lanes
-    facts = _TaskFactsTable()
+    facts, nothing = _TaskFactsTable(), Tasks(np.zeros(0, np.int64), np.zeros(0, np.int64))
     everybody = [actor.program for actor in compiler.actors]
     return Trace(
         rank_class=quotient.rank_class,
@@ -74,7 +72,7 @@ def _trace(
         runs=compiler.runs,
         chains=tuple((chain.rank_class, chain.name) for chain in (*chains, *lanes)),
         records=tuple(chain.rows for chain in (*chains, *lanes)),
-        tasks=(*(facts.of(everybody[c.rank_class].chains[c.name]) for c in chains), *(facts.of(()) for _ in lanes)),
+        tasks=(*(facts.of(everybody[c.rank_class].columns[c.name]) for c in chains), *(nothing for _ in lanes)),
         facts=tuple(facts.all),
         messages=compiler.messages,
         passages=weaver.room.passages,
@@ -88,16 +86,16 @@ class _TaskFactsTable:
 
     def __init__(self) -> None:
         self.all: list[TaskFacts] = []
-        self._number: dict[int, int] = {}
+        self._number: dict[Template, int] = {}
         self._known: dict[int, Tasks] = {}
 
-    def of(self, tasks: Sequence[Task]) -> Tasks:
+    def of(self, columns: Columns) -> Tasks:
         """The tasks of one chain; chains of ranks with the same program share them."""
-        if id(tasks) not in self._known:
-            for template in {id(task.template): task.template for task in tasks}.values():
-                if id(template) not in self._number:
-                    self._number[id(template)] = len(self.all)
+        if id(columns) not in self._known:
+            for template in columns.templates:
+                if template not in self._number:
+                    self._number[template] = len(self.all)
                     self.all.append(TaskFacts.of(template))
-            facts = np.array([self._number[id(task.template)] for task in tasks], np.int64)
-            self._known[id(tasks)] = Tasks(facts, np.array([task.microbatch for task in tasks], np.int64))
-        return self._known[id(tasks)]
+            numbers = np.array([self._number[template] for template in columns.templates], np.int64)
+            self._known[id(columns)] = Tasks(numbers[columns.template], columns.microbatch)
+        return self._known[id(columns)]

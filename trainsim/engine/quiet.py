@@ -11,15 +11,14 @@ agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from itertools import compress
 from operator import and_
 
 import numpy as np
 
 from trainsim.contracts.groups import Group, Messages
-from trainsim.contracts.instructions import Kernel, Meet, Program, Send, Template
+from trainsim.contracts.instructions import Kernel, Program, Template
 from trainsim.contracts.record import COMPUTE
 from trainsim.contracts.system import Bools, Ints
 from trainsim.engine.actor import Actor
@@ -43,8 +42,8 @@ def _outline(template: Template) -> _Outline:
     return _Outline(
         sm=any(k.sm > 0 for k in kernels),
         hbm=any(k.hbm > 0 for k in kernels),
-        meets=frozenset((i.communicator, i.operation) for i in template.instructions if isinstance(i, Meet)),
-        sends=frozenset(i.communicator for i in template.instructions if isinstance(i, Send)),
+        meets=frozenset((meet.communicator, meet.operation) for meet in template.posted.meets),
+        sends=frozenset(send.communicator for send in template.posted.sends),
     )
 
 
@@ -54,10 +53,10 @@ Quiet = tuple[bool, ...]
 
 @dataclass(frozen=True, slots=True)
 class Quietness:
-    """(Program, chain) -> which of its tasks are quiet in all classes that run the program, and program -> those of its
-    stretches that only the chains which take part can disturb."""
+    """(Program, chain) -> which of its tasks are quiet in all classes that run the program, and program -> its
+    stretches where only the chains that take part can disturb them."""
 
-    tasks: dict[tuple[int, str], Quiet] = field(default_factory=dict)
+    tasks: dict[tuple[int, str], Bools] = field(default_factory=dict)
     stretches: dict[int, list[Stretch]] = field(default_factory=dict)
 
 
@@ -65,27 +64,28 @@ def quietness(quotient: Quotient, actors: list[Actor]) -> Quietness:
     """What is quiet in the programs of all *actors*."""
     messages = frozenset(name for p in quotient.system.programs for name in _sent(p))
     programs = [_ProgramOutline(p, messages) for p in quotient.system.programs]
-    tasks: dict[tuple[int, str], Quiet] = {}
-    calm: dict[int, Quiet] = {}
+    out = Quietness()
+    calm: dict[int, list[Bools]] = {}
     for actor in actors:
-        program = programs[actor.program_number]
+        number = actor.program_number
+        program = programs[number]
         neighbours = _Neighbours(quotient, actor, program)
-        for name in program.chains:
-            key = actor.program_number, name
-            if any(tasks.get(key, (True,))):
-                tasks[key] = _both(tasks.get(key), neighbours.quiet_tasks(name))
-        calm[actor.program_number] = _both(calm.get(actor.program_number), neighbours.quiet_stretches())
-    return Quietness(tasks, {k: list(compress(programs[k].stretches, quiet)) for k, quiet in calm.items()})
-
-
-def _both(before: Quiet | None, now: Iterable[bool]) -> Quiet:
-    return tuple(now) if before is None else tuple(map(and_, before, now))
+        for name in program.columns:
+            key = number, name
+            if key not in out.tasks or out.tasks[key].any():
+                quiet = neighbours.quiet_tasks(name)
+                out.tasks[key] = out.tasks[key] & quiet if key in out.tasks else quiet
+        now = neighbours.quiet_stretches()
+        calm[number] = list(map(and_, calm[number], now)) if number in calm else now
+    for number, which in calm.items():
+        every = zip(programs[number].stretches, which, strict=True)
+        out.stretches[number] = [stretch.only(quiet) for stretch, quiet in every if quiet.any()]
+    return out
 
 
 def _sent(program: Program) -> set[str]:
     """Events that the messages of *program* set on other ranks."""
-    templates = {id(t.template): t.template for tasks in program.chains.values() for t in tasks}
-    return {i.event for template in templates.values() for i in template.instructions if isinstance(i, Send)}
+    return {s.event for columns in program.columns.values() for t in columns.templates for s in t.posted.sends}
 
 
 class _ProgramOutline:
@@ -93,43 +93,41 @@ class _ProgramOutline:
 
     def __init__(self, program: Program, messages: frozenset[str]):
         self.messages = messages
-        self.chains = program.chains
+        self.columns = program.columns
         self.beside = followers(program)
-        self.stretches = stretches(self.beside)
-        distinct = {id(task.template): task.template for tasks in program.chains.values() for task in tasks}
-        self.outline = {key: _outline(template) for key, template in distinct.items()}
+        self.stretches = stretches(program, self.beside)
+        distinct = dict.fromkeys(t for columns in self.columns.values() for t in columns.templates)
+        self.outline = {template: _outline(template) for template in distinct}
         self._at_work: dict[tuple[str, str], Bools] = {}
-        self._places: dict[str, tuple[list[int], Ints]] = {}
 
-    def places(self, chain: str) -> tuple[list[int], Ints]:
-        """The templates of *chain*, and which of them each task carries out."""
-        if chain not in self._places:
-            number: dict[int, int] = {}
-            of = [number.setdefault(id(task.template), len(number)) for task in self.chains[chain]]
-            self._places[chain] = list(number), np.array(of, np.int64)
-        return self._places[chain]
+    def tasks(self, chain: str) -> int:
+        return len(self.columns[chain].template)
 
     def first_send(self, chain: str) -> int:
         """The first task of *chain* that sends a message."""
-        templates, of = self.places(chain)
-        sends = np.flatnonzero(np.array([bool(self.outline[t].sends) for t in templates])[of])
-        return int(sends[0]) if len(sends) else len(of)
+        columns = self.columns[chain]
+        sends = np.flatnonzero(np.array([bool(t.posted.sends) for t in columns.templates], bool)[columns.template])
+        return int(sends[0]) if len(sends) else len(columns.template)
 
     def at_work(self, chain: str, other: str) -> Bools:
         """Tasks of *chain* during which *other* may be at work."""
         key = chain, other
         if key not in self._at_work:
-            self._at_work[key] = marked = np.zeros(len(self.chains[chain]), bool)
-            for begin, end in self._intervals(chain, other):
-                marked[begin : end + 1] = True
+            begins, ends = self._intervals(chain, other)
+            marks = np.zeros(self.tasks(chain) + 1, np.int64)
+            np.add.at(marks, begins, 1)
+            np.add.at(marks, ends + 1, -1)
+            self._at_work[key] = np.cumsum(marks[:-1]) > 0
         return self._at_work[key]
 
-    def _intervals(self, chain: str, other: str) -> list[tuple[int, int]]:
+    def _intervals(self, chain: str, other: str) -> tuple[Ints, Ints]:
         if chain in self.beside:
-            return [(0, len(self.chains[chain]) - 1)]
+            return np.zeros(1, np.int64), np.full(1, self.tasks(chain) - 1)
         if chain == COMPUTE and other in self.beside:
             return self.beside[other]
-        return intervals_at_work(self.chains, chain, other, self.messages)
+        intervals = np.array(intervals_at_work(self.columns, chain, other, self.messages), np.int64).reshape(-1, 2)
+        begins, ends = intervals.T
+        return begins, np.maximum(ends, begins - 1)  # what is over before it can begin marks nothing
 
 
 class _Neighbours:
@@ -137,41 +135,43 @@ class _Neighbours:
 
     def __init__(self, quotient: Quotient, actor: Actor, program: _ProgramOutline):
         self.quotient, self.program = quotient, program
-        self.reach = {key: _reach(quotient, actor, outline) for key, outline in program.outline.items()}
-        self.of_chain = {name: self._together(program.places(name)[0]) for name in program.chains}
+        self.reach = {template: _reach(quotient, actor, outline) for template, outline in program.outline.items()}
+        self.of_chain = {name: self._together(columns.templates) for name, columns in program.columns.items()}
+        self._known: dict[tuple[str, frozenset[int], bool], Bools] = {}
 
-    def quiet_tasks(self, chain: str) -> list[bool]:
+    def quiet_tasks(self, chain: str) -> Bools:
         """Which tasks of *chain* nobody else can disturb."""
-        templates, of = self.program.places(chain)
-        quiet = np.zeros(len(of), bool)
-        for k, template in enumerate(templates):
-            where = of == k
-            quiet[where] = self._undisturbed(chain, self.reach[template][0], frozenset())[where]
-        return [bool(x) for x in quiet.tolist()]
+        columns = self.program.columns[chain]
+        quiet = np.zeros(len(columns.template), bool)
+        for k, template in enumerate(columns.templates):
+            where = columns.template == k
+            quiet[where] = self._undisturbed(chain, self.reach[template][0], alone=True)[where]
+        return quiet
 
-    def quiet_stretches(self) -> list[bool]:
-        """Which stretches nobody but the chains that take part can disturb."""
-        known: dict[frozenset[int], Ints] = {}
+    def quiet_stretches(self) -> list[Bools]:
+        """When nobody but the chains that take part can disturb each stretch."""
         out = []
         for stretch in self.program.stretches:
-            tasks = [*self.program.chains[COMPUTE][stretch.first : stretch.last + 1]]
-            for name, first, count in stretch.followers:
-                tasks += self.program.chains[name][first : first + count]
-            key = frozenset(id(task.template) for task in tasks)
-            if key not in known:
-                used = self._together(key)[0]
-                disturbed = ~self._undisturbed(COMPUTE, used, frozenset(self.program.beside))
-                known[key] = np.concatenate([[0], np.cumsum(disturbed)])
-            out.append(bool(known[key][stretch.last + 1] == known[key][stretch.first]))
+            once = stretch.once(self.program.columns)
+            parts = [columns.templates[k] for columns in once.values() for k in np.unique(columns.template).tolist()]
+            used, _ = self._together(parts)
+            disturbed = np.cumsum(np.append(0, ~self._undisturbed(COMPUTE, used, alone=False)))
+            out.append(disturbed[stretch.first + stretch.tasks] == disturbed[stretch.first])
         return out
 
-    def _together(self, templates: Iterable[int]) -> _Reach:
+    def _together(self, templates: Iterable[Template]) -> _Reach:
         every = [self.reach[template] for template in templates]
         return set().union(*(runs for runs, _ in every)), set().union(*(sent for _, sent in every))
 
-    def _undisturbed(self, chain: str, used: set[int], with_it: frozenset[str]) -> Bools:
-        """The tasks of *chain* in which nobody but it and the chains *with_it* touches *used*."""
-        quiet = np.ones(len(self.program.chains[chain]), bool)
+    def _undisturbed(self, chain: str, used: set[int], *, alone: bool) -> Bools:
+        """The tasks of *chain* in which nobody but it, or those that follow it if it is not *alone*, touches *used*."""
+        key = chain, frozenset(used), alone
+        if key not in self._known:
+            self._known[key] = self._found(chain, used, {} if alone else self.program.beside)
+        return self._known[key]
+
+    def _found(self, chain: str, used: set[int], with_it: Collection[str]) -> Bools:
+        quiet = np.ones(self.program.tasks(chain), bool)
         if not all(self.quotient.owned[r] for r in used):
             return ~quiet
         for name, (runs, sent) in self.of_chain.items():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainsim.contracts.instructions import Task
+from trainsim.contracts.instructions import Columns
 from trainsim.contracts.record import Passage, Run
 from trainsim.engine.actor import Actor, actors_of
 from trainsim.engine.chain import Cause, Chain, Compiled
@@ -166,9 +166,9 @@ class Room:
         self.compiler = Compiler(quotient, self.actors, self.clock, shared, merge=True, runs=self.runs)
         self._literal: dict[tuple[int, tuple[float, ...]], int] = {}
 
-    def operations(self, actor: Actor, tasks: Sequence[Task]) -> list[tuple[tuple[Compiled, ...], int]]:
+    def operations(self, actor: Actor, columns: Columns) -> list[tuple[tuple[Compiled, ...], int]]:
         """The operations of some tasks of a class, as they are in this room."""
-        return self.compiler.tasks(self.actors[actor.number], tasks, (False,) * len(tasks))
+        return self.compiler.tasks(self.actors[actor.number], columns, np.zeros(len(columns.template), bool))
 
     def movement(self, score: Score, comes: tuple[float, ...]) -> Movement:
         """What comes of *score* if what it waits for comes after these seconds."""

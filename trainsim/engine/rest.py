@@ -8,32 +8,32 @@ other chain has waited for the last thing that it signalled before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from trainsim.contracts.instructions import Send, Signal, Task, Template, Wait
+import numpy as np
 
-Chains = dict[str, tuple[Task, ...]]
+from trainsim.contracts.instructions import Columns, Send, Signal, Template, Wait
+
 Event = tuple[str, int]
 
 
 def intervals_at_work(
-    chains: Chains, chain: str, other: str, messages: frozenset[str] = frozenset()
+    chains: Mapping[str, Columns], chain: str, other: str, messages: frozenset[str] = frozenset()
 ) -> list[tuple[int, int]]:
     """Intervals of tasks of *chain*, ends included, in which *other* may be doing something.
 
     *messages* are events that other ranks set: nobody here knows when.
 
-    >>> from trainsim.contracts.instructions import Kernel
+    >>> from trainsim.contracts.instructions import Kernel, Task
     >>> k = Kernel("k", "forward", 1.0)
     >>> main = [(Signal("go"), k, Wait("done")), (k,), (Signal("again"), k)]
     >>> side = [(Wait("go", 0), k, Signal("done", 0), Wait("again", 2), k)]
     >>> tasks = {"main": main, "side": side}
-    >>> chains = {name: tuple(Task(Template("", 0, t), m) for m, t in enumerate(ts)) for name, ts in tasks.items()}
-    >>> intervals_at_work(chains, "main", "side")
+    >>> chains = {name: [Task(Template("", 0, t), m) for m, t in enumerate(ts)] for name, ts in tasks.items()}
+    >>> intervals_at_work({name: Columns.of(tasks) for name, tasks in chains.items()}, "main", "side")
     [(0, 0), (2, 2)]
     """
-    names = {i.event for t in _templates(chains[chain]) for i in t.instructions if isinstance(i, Wait | Signal)}
-    names &= {i.event for t in _templates(chains[other]) for i in t.instructions if isinstance(i, Wait | Signal)}
+    names = _names(chains[chain]) & _names(chains[other])
     waits = _first(chains[chain], Wait, names)
     setters = Counter(e for tasks in chains.values() for e, kind in _events(tasks, names) if kind is Signal)
     once = {e for e, times in setters.items() if times == 1 and e[0] not in messages}
@@ -54,36 +54,42 @@ def intervals_at_work(
         else:
             rest = None
     if since is not None:
-        out.append((since, len(chains[chain]) - 1 if rest is None else rest))
+        out.append((since, len(chains[chain].template) - 1 if rest is None else rest))
     return out
 
 
-def _templates(tasks: tuple[Task, ...]) -> list[Template]:
-    return list({id(task.template): task.template for task in tasks}.values())
+def _names(columns: Columns) -> set[str]:
+    return {i.event for t in columns.templates for i in (*t.posted.waits, *t.posted.signals)}
 
 
-def _first(tasks: tuple[Task, ...], kind: type[Wait] | type[Signal], names: set[str]) -> dict[Event, int]:
+def _first(columns: Columns, kind: type[Wait] | type[Signal], names: set[str]) -> dict[Event, int]:
     """The first task in which each event of *names* is waited for, or set."""
-    templates: dict[int, list[Wait | Signal]] = {}
+    every: list[tuple[Wait | Signal, ...]] = [
+        template.posted.waits if kind is Wait else template.posted.signals for template in columns.templates
+    ]
+    some = [[i for i in one if i.event in names] for one in every]
     out: dict[Event, int] = {}
-    for k, (template, microbatch) in enumerate(tasks):
-        matching = templates.get(id(template))
-        if matching is None:
-            some = [i for i in template.instructions if isinstance(i, kind) and i.event in names]
-            matching = templates[id(template)] = some
-        for i in matching:
-            out.setdefault((i.event, microbatch if i.microbatch is None else i.microbatch), k)
+    for task in np.flatnonzero(np.array([bool(i) for i in some], bool)[columns.template]).tolist():
+        for i in some[columns.template[task]]:
+            out.setdefault((i.event, int(columns.microbatch[task]) if i.microbatch is None else i.microbatch), task)
     return out
 
 
-def _events(tasks: tuple[Task, ...], names: set[str]) -> Iterator[tuple[Event, type]]:
+def _events(columns: Columns, names: set[str]) -> Iterator[tuple[Event, type]]:
     """Waits and signals of *names* and work of a chain in order; work that follows work is left out."""
-    known: dict[int, list[tuple[str, int | None, type]]] = {}
-    for template, microbatch in tasks:
-        if id(template) not in known:
-            known[id(template)] = list(_outline(template, names))
-        for event, fixed, kind in known[id(template)]:
+    outlines = [list(_outline(template, names)) for template in columns.templates]
+    work = ("", 0), Send
+    told = np.array([any(kind is not Send for _, _, kind in some) for some in outlines], bool)
+    busy = np.cumsum(np.append(0, np.array([bool(some) for some in outlines], bool)[columns.template]))
+    done = 0
+    for task in np.flatnonzero(told[columns.template]).tolist():
+        if busy[task] > busy[done]:
+            yield work
+        microbatch, done = int(columns.microbatch[task]), task + 1
+        for event, fixed, kind in outlines[columns.template[task]]:
             yield (event, microbatch if fixed is None else fixed), kind
+    if busy[-1] > busy[done]:
+        yield work
 
 
 def _outline(template: Template, names: set[str]) -> Iterator[tuple[str, int | None, type]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainsim.contracts.instructions import Signal, Wait
+import numpy as np
+
 from trainsim.contracts.record import COMPUTE
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain, Compiled
@@ -20,7 +21,7 @@ Need = tuple[Await, int]
 
 
 class Snippet:
-    """One stretch, cut out of the compiled tasks of a class; ``lines`` are None if it cannot be rehearsed.
+    """One stretch, cut out of the compiled tasks of a class; ``lineup`` is None if it cannot be rehearsed.
 
     It begins with operation ``first`` of its first task and ends before ``last`` of its last one: as little as has all
     that concerns the chains that follow, and the kernels next to that.
@@ -33,32 +34,32 @@ class Snippet:
         self.patient = True
         self._taps: list[Tap] = []
         self._untils = [Until(room.clock)]
-        tasks = chains[COMPUTE].tasks[stretch.first : stretch.last + 1]
+        begin = int(stretch.first[0])
+        tasks = chains[COMPUTE].tasks[begin : begin + stretch.tasks]
         self._base = tasks[0][1]
-        beside = [actor.program.chains[name][first : first + count] for name, first, count in stretch.followers]
-        both = [i for some in beside for task in some for i in task.template.instructions]
-        self._asked = {i.event for i in both if isinstance(i, Wait)}
-        self._told = {i.event for i in both if isinstance(i, Signal)}
+        own, *beside = stretch.once(actor.program.columns).values()
+        posted = [some.templates[k].posted for some in beside for k in np.unique(some.template).tolist()]
+        self._asked = {wait.event for some in posted for wait in some.waits}
+        self._told = {signal.event for some in posted for signal in some.signals}
         self.first, self.last = self._begins(tasks[0][0]), self._ends(tasks[-1][0])
-        own = actor.program.chains[COMPUTE][stretch.first : stretch.last + 1]
         mine = self._compute(tasks, room.operations(actor, own))
         others = [self._counted(room.operations(actor, some)) for some in beside]
-        self.lines: Lineup | None = None
+        self.lineup: Lineup | None = None
         self.groups: set[int] = set()
         if mine is not None:
             mine[0][0].insert(0, self._untils[0])
             mine[-1][0].append(end := Tap(room.clock, None))
             chains_of = [mine, *others]
-            self.lines = Lineup(chains_of, self._untils, self._taps, end)
+            self.lineup = Lineup(chains_of, self._untils, self._taps, end)
             self.groups = {one.group for one in _flat(chains_of) if isinstance(one, Post)}
             self._leave(chains_of)
 
     @property
     def shared(self) -> bool:
         """Whether members of groups can go through it together: none does what others see before all have met."""
-        if self.lines is None or not self.patient:
+        if self.lineup is None or not self.patient:
             return False
-        compute, *others = self.lines.chains
+        compute, *others = self.lineup.chains
         follow = all(isinstance(one, Post | Await | Set) for one in _flat(others))
         for one in _flat([compute]):
             if isinstance(one, Post) or (isinstance(one, Await) and follow):

@@ -8,136 +8,170 @@ that do nothing but tell compute something may follow such a task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from trainsim.contracts.instructions import Program, Send, Signal, Task, Template, Wait
+import numpy as np
+
+from trainsim.contracts.instructions import Columns, Program, Signal, Template, Wait
 from trainsim.contracts.record import COMPUTE
+from trainsim.contracts.system import Bools, Ints
 
-Event = tuple[str, int]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stretch:
-    """Tasks ``first`` to ``last`` of compute and, for each chain that follows it, how many tasks from which one on."""
+    """The same so many ``tasks`` of compute, which come from each task of ``first`` on, and so many of each chain that
+    follows it: name, where they begin each time, how many."""
 
-    first: int
-    last: int
-    followers: tuple[tuple[str, int, int], ...]
+    first: Ints
+    tasks: int
+    followers: tuple[tuple[str, Ints, int], ...]
+
+    def only(self, which: Bools) -> Stretch:
+        """Some of the times that it comes."""
+        return Stretch(
+            self.first[which], self.tasks, tuple((name, at[which], count) for name, at, count in self.followers)
+        )
+
+    def once(self, columns: Mapping[str, Columns]) -> dict[str, Columns]:
+        """Its tasks of each chain, as they come for the first time."""
+        every = ((COMPUTE, self.first, self.tasks), *self.followers)
+        return {name: columns[name].part(int(at[0]), int(at[0]) + count) for name, at, count in every}
 
 
-def followers(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """Chain that follows compute -> for each of its tasks the first and the last task of compute beside it.
+Beside = tuple[Ints, Ints]
+"""Of each task of a chain that follows compute, the first and the last task of compute beside it."""
 
-    >>> from trainsim.contracts.instructions import Kernel
+
+def followers(program: Program) -> dict[str, Beside]:
+    """The chains that follow compute, and what is beside their tasks.
+
+    >>> from trainsim.contracts.instructions import Kernel, Signal, Task, Wait
     >>> k = Kernel("k", "forward", 1.0)
     >>> main, side = Template.of("B", 0, [k, Signal("go"), k, Wait("done")]), [Wait("go"), k, Signal("done")]
     >>> chains = {"compute": (Task(main, 0), Task(main, 1)), "tp": (Task(Template.of("tp", 0, side), 1),)}
     >>> followers(Program(chains=chains))
-    {'tp': [(1, 1)]}
+    {'tp': (array([1]), array([1]))}
     """
-    candidates = {
-        name: ends for name, tasks in program.chains.items() if name != COMPUTE and (ends := _ends(program, tasks))
-    }
+    others = {name: _ends(program, name) for name in program.chains if name != COMPUTE}
+    candidates = {name: ends for name, ends in others.items() if ends}
     if not candidates or COMPUTE not in program.chains:
         return {}
-    pairs = [pair for ends in candidates.values() for pair in ends.values() if pair]
-    begins, overs = {event for event, _ in pairs}, {event for _, event in pairs}
-    begins -= set(_set_by_others(program))
-    found = _found(program.chains[COMPUTE], begins, overs)
-    known = {name: _beside(program.chains[name], ends, found) for name, ends in candidates.items()}
-    return {name: beside for name, beside in known.items() if beside}
+    pairs = [pair for ends in candidates.values() for pair in ends if pair]
+    begins, overs = {begin for begin, _ in pairs}, {over for _, over in pairs}
+    found = _found(program.columns[COMPUTE], begins - set(_set_by_others(program)), overs)
+    known = {name: _beside(program.columns[name], ends, found) for name, ends in candidates.items()}
+    return {name: beside for name, beside in known.items() if beside is not None}
 
 
-def stretches(beside: dict[str, list[tuple[int, int]]]) -> list[Stretch]:
+def stretches(program: Program, beside: Mapping[str, Beside]) -> list[Stretch]:
     """The stretches of compute, given what is beside its tasks: those that share a task of compute are one."""
-    every = sorted((first, last, name) for name, tasks in beside.items() for first, last in tasks)
-    out: list[Stretch] = []
-    done = dict.fromkeys(beside, 0)
-    k = 0
-    while k < len(every):
-        first, last, _ = every[k]
-        count = dict.fromkeys(beside, 0)
-        while k < len(every) and every[k][0] <= last:
-            last = max(last, every[k][1])
-            count[every[k][2]] += 1
-            k += 1
-        out.append(Stretch(first, last, tuple((name, done[name], n) for name, n in count.items() if n)))
-        for name, n in count.items():
-            done[name] += n
-    return out
+    if not beside:
+        return []
+    first, last = (np.concatenate([ends[k] for ends in beside.values()]) for k in (0, 1))
+    chain = np.repeat(np.arange(len(beside)), [len(ends[0]) for ends in beside.values()])
+    order = np.lexsort((last, first))
+    first, last, chain = first[order], last[order], chain[order]
+    until = np.maximum.accumulate(last)
+    begins = np.append(True, first[1:] > until[:-1])
+    stretch, heads = np.cumsum(begins) - 1, np.flatnonzero(begins)
+    count = np.bincount(stretch * len(beside) + chain, minlength=len(heads) * len(beside)).reshape(-1, len(beside))
+    place = np.cumsum(count, axis=0) - count
+    first, tasks = first[heads], until[np.append(heads[1:], len(until)) - 1] - first[heads] + 1
+    return list(_alike(program, list(beside), first, np.column_stack([tasks, count]), place))
 
 
-def _ends(program: Program, tasks: tuple[Task, ...]) -> dict[int, tuple[str, str] | None]:
-    """Template -> the event that it first waits for and the one that it sets last, None if it only tells compute
-    something; nothing if a task is not like that."""
-    out: dict[int, tuple[str, str] | None] = {}
-    for template in _templates(tasks):
-        out[id(template)] = _ends_of(template)
-        only_tells = all(isinstance(i, Signal) for i in template.instructions)
-        if out[id(template)] is None and (template is tasks[0].template or not only_tells):
-            return {}
-    told = {i.event for template in _templates(tasks) for i in template.instructions if isinstance(i, Signal)}
-    rest = [_templates(other) for name, other in program.chains.items() if name != COMPUTE and other is not tasks]
-    heard = any(isinstance(i, Wait) and i.event in told for some in rest for t in some for i in t.instructions)
-    return {} if heard else out
+def _alike(program: Program, names: list[str], first: Ints, shape: Ints, place: Ints) -> Iterator[Stretch]:
+    """Those of the same templates, at the same distances of microbatches, together; ``shape`` is how many tasks of each
+    chain each consists of, and ``place`` where those of chains *names* begin."""
+    columns = program.columns
+    shapes, of = np.unique(shape, axis=0, return_inverse=True)
+    for k, (tasks, *counts) in enumerate(shapes.tolist()):
+        some = np.flatnonzero(of.ravel() == k)
+        every = [(COMPUTE, first[some], tasks), *zip(names, place[some].T, counts, strict=True)]
+        base = columns[COMPUTE].microbatch[first[some], None]
+        windows = [(columns[name], at[:, None] + np.arange(count)) for name, at, count in every]
+        key = np.hstack([part for one, at in windows for part in (one.template[at], one.microbatch[at] - base)])
+        _, which = np.unique(key, axis=0, return_inverse=True)
+        for same in range(int(which.max()) + 1):
+            here = which.ravel() == same
+            yield Stretch(
+                first[some][here], tasks, tuple((name, at[here], count) for name, at, count in every[1:] if count)
+            )
 
 
-def _templates(tasks: tuple[Task, ...]) -> list[Template]:
-    return list({id(task.template): task.template for task in tasks}.values())
+Ends = list[tuple[str, str] | None]
+"""Of each template the event that it first waits for and the one that it sets last; None if it only tells something."""
+
+
+def _ends(program: Program, chain: str) -> Ends:
+    """Those of a chain; nothing if one of its templates is not like that."""
+    templates = program.columns[chain].templates
+    out = [_ends_of(template) for template in templates]
+    for ends, template in zip(out, templates, strict=True):
+        if ends is None and (template is templates[0] or len(template.posted.signals) < len(template.instructions)):
+            return []
+    told = {signal.event for template in templates for signal in template.posted.signals}
+    others = [columns for name, columns in program.columns.items() if name not in (COMPUTE, chain)]
+    heard = any(wait.event in told for one in others for t in one.templates for wait in t.posted.waits)
+    return [] if heard else out
 
 
 def _ends_of(template: Template) -> tuple[str, str] | None:
-    if not template.instructions:
+    posted = template.posted
+    if not posted.waits or not posted.signals or posted.sends:
         return None
-    first, last = template.instructions[0], template.instructions[-1]
-    if not isinstance(first, Wait) or not isinstance(last, Signal):
-        return None
-    named = any(isinstance(i, Wait | Signal) and i.microbatch is not None for i in template.instructions)
-    sends = any(isinstance(i, Send) for i in template.instructions)
-    return None if named or sends else (first.event, last.event)
+    first, last = posted.waits[0], posted.signals[-1]
+    every: list[Wait | Signal] = [*posted.waits, *posted.signals]
+    named = any(i.microbatch is not None for i in every)
+    ends = template.instructions[0] is first and template.instructions[-1] is last
+    return (first.event, last.event) if ends and not named else None
 
 
 def _set_by_others(program: Program) -> Iterator[str]:
     """Events that other chains than compute set."""
-    for name, tasks in program.chains.items():
+    for name, columns in program.columns.items():
         if name != COMPUTE:
-            for template in _templates(tasks):
-                yield from (i.event for i in template.instructions if isinstance(i, Signal))
+            yield from (signal.event for template in columns.templates for signal in template.posted.signals)
 
 
-def _found(tasks: tuple[Task, ...], begins: set[str], overs: set[str]) -> dict[Event, int]:
-    """The task of compute that sets each of *begins* and the one that waits for each of *overs*; -1 if several do."""
-    known: dict[int, list[str]] = {}
-    out: dict[Event, int] = {}
-    for k, (template, microbatch) in enumerate(tasks):
-        names = known.get(id(template))
-        if names is None:
-            names = known[id(template)] = list(_named(template, begins, overs))
-        for name in names:
-            out[name, microbatch] = -1 if (name, microbatch) in out else k
+def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Ints]:
+    """By microbatch, the task of compute that sets each of *begins* and the one that waits for each of *overs*; -1 if
+    none or several do."""
+    size = int(columns.microbatch.max(initial=0)) + 2
+    out: dict[str, Ints] = {}
+    times: dict[str, Ints] = {}
+    for k, template in enumerate(columns.templates):
+        some: list[Wait | Signal] = [signal for signal in template.posted.signals if signal.event in begins]
+        some += [wait for wait in template.posted.waits if wait.event in overs]
+        if some:
+            at = np.flatnonzero(columns.template == k)
+            for i in some:
+                where = out.setdefault(i.event, np.full(size, -1))
+                where[columns.microbatch[at]] = at
+                of = columns.microbatch[at] if i.microbatch is None else np.arange(size)
+                times[i.event] = times.get(i.event, np.zeros(size, np.int64)) + np.bincount(of % size, minlength=size)
+    for event, where in out.items():
+        where[times[event] > 1] = -1
     return out
 
 
-def _named(template: Template, begins: set[str], overs: set[str]) -> Iterator[str]:
-    for i in template.instructions:
-        if isinstance(i, Wait | Signal) and i.event in (begins if isinstance(i, Signal) else overs):
-            yield i.event if i.microbatch is None else ""
-
-
-def _beside(
-    tasks: tuple[Task, ...], ends: dict[int, tuple[str, str] | None], found: dict[Event, int]
-) -> list[tuple[int, int]]:
-    """What is beside each task, in order; nothing unless that is known of all."""
-    out: list[tuple[int, int]] = []
-    for template, microbatch in tasks:
-        pair = ends[id(template)]
+def _beside(columns: Columns, ends: Ends, found: Mapping[str, Ints]) -> Beside | None:
+    """What is beside each task, or None unless that is known of all."""
+    first, last = np.full(len(columns.template), -1), np.full(len(columns.template), -1)
+    for k, pair in enumerate(ends):
         if pair is None:
-            out.append(out[-1])
             continue
-        begin, over = pair
-        first, last = found.get((begin, microbatch), -1), found.get((over, microbatch), -1)
-        if first < 0 or last < first or (out and first < out[-1][0]):
-            return []
-        out.append((first, last))
-    return out
+        if pair[0] not in found or pair[1] not in found:
+            return None
+        at = np.flatnonzero(columns.template == k)
+        microbatch = columns.microbatch[at]
+        if int(microbatch.max()) >= len(found[pair[0]]):
+            return None
+        first[at], last[at] = found[pair[0]][microbatch], found[pair[1]][microbatch]
+        if (first[at] < 0).any() or (last[at] < first[at]).any():
+            return None
+    tells = np.array([pair is None for pair in ends])[columns.template]
+    before = np.maximum.accumulate(np.where(tells, 0, np.arange(len(first))))  # the last that does more than tell
+    first, last = first[before], last[before]
+    return (first, last) if (np.diff(first) >= 0).all() else None

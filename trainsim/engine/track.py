@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -22,11 +23,11 @@ class Track:
 
     def __init__(self, chain: Chain):
         self.chain = chain
-        compiled, microbatches = zip(*chain.tasks, strict=True) if chain.tasks else ((), ())
-        self.operations: Sequence[tuple[Compiled, ...]] = list({id(kind): kind for kind in compiled}.values())
-        number = {id(kind): k for k, kind in enumerate(self.operations)}
-        self.kind = np.fromiter(map(number.__getitem__, map(id, compiled)), np.int64, len(compiled))
-        self.microbatch = np.array(microbatches, np.int64)
+        ids = np.fromiter(map(id, map(itemgetter(0), chain.tasks)), np.int64, len(chain.tasks))
+        _, first, kind = np.unique(ids, return_index=True, return_inverse=True)
+        self.kind = np.argsort(np.argsort(first))[kind]  # numbered as they first come, wherever they are stored
+        self.microbatch = np.fromiter(map(itemgetter(1), chain.tasks), np.int64, len(chain.tasks))
+        self.operations: Sequence[tuple[Compiled, ...]] = [chain.tasks[k][0] for k in np.sort(first).tolist()]
         self.times = np.bincount(self.kind, minlength=len(self.operations))
         reaches = [[operation.reach() for operation in kind] for kind in self.operations]
         self.flags = [{flags for reach in kind for flags in reach.flags} for kind in reaches]

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from trainsim.contracts.instructions import Program, Task
 from trainsim.contracts.record import COMPUTE
-from trainsim.contracts.system import Ints
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
@@ -35,11 +31,11 @@ class Weaver:
     def weave(self, program: int, stretches: Sequence[Stretch]) -> None:
         """Put what *stretches* come to into the chains of all classes that run *program*."""
         actors = [actor for actor in self.actors if actor.program_number == program]
-        for alike in _alike(actors[0].program, stretches) if stretches else ():
-            if len(alike) >= OFTEN:
-                snippets = {a.number: Snippet(self.room, a, alike[0], self.chains[a.number]) for a in actors}
+        for stretch in stretches:
+            if len(stretch.first) >= OFTEN:
+                snippets = {a.number: Snippet(self.room, a, stretch, self.chains[a.number]) for a in actors}
                 for company in self._companies(snippets):
-                    self._play({number: snippets[number] for number in company}, alike)
+                    self._play({number: snippets[number] for number in company}, stretch)
 
     def _companies(self, snippets: dict[int, Snippet]) -> Iterator[list[int]]:
         """The classes that go through their stretch together, where that can be."""
@@ -52,45 +48,20 @@ class Weaver:
 
     def _fits(self, snippet: Snippet, members: int) -> bool:
         met = all(len(self._members[group]) == members for group in snippet.groups)
-        return snippet.lines is not None and met and (members == 1 or snippet.shared)
+        return snippet.lineup is not None and met and (members == 1 or snippet.shared)
 
-    def _play(self, snippets: dict[int, Snippet], alike: Sequence[Stretch]) -> None:
-        """Let a company play its stretches, unless they cannot be rehearsed."""
-        score = Score([snippet.lines for snippet in snippets.values() if snippet.lines is not None])
+    def _play(self, snippets: dict[int, Snippet], stretch: Stretch) -> None:
+        """Let a company play a stretch, unless it cannot be rehearsed."""
+        score = Score([snippet.lineup for snippet in snippets.values() if snippet.lineup is not None])
         if not self.room.can(score):
             return
-        stretch, own = alike[0], [self.chains[number] for number in snippets]
+        own = [self.chains[number] for number in snippets]
         names = [COMPUTE, *(name for name, _, _ in stretch.followers)]
-        every = [[chains[name] for name in names] for chains in own]
-        company = Company(self.clock, self.room, score, every)
+        company = Company(self.clock, self.room, score, [[chains[name] for name in names] for chains in own])
         for member, (snippet, chains) in enumerate(zip(snippets.values(), own, strict=True)):
             tasks = chains[COMPUTE].tasks
-            operations = tasks[stretch.first][0]
-            play = Play(company, member, snippet, stretch.last - stretch.first)
+            operations = tasks[int(stretch.first[0])][0]
+            play = Play(company, member, snippet, stretch.tasks - 1)
             woven = (*operations[: snippet.first], play, *operations[snippet.first :])
-            for one in alike:
-                tasks[one.first] = woven, tasks[one.first][1]
-
-
-def _alike(program: Program, stretches: Sequence[Stretch]) -> list[list[Stretch]]:
-    """Stretches of the same templates, at the same distances of microbatches, together."""
-    names = {name for stretch in stretches for name, _, _ in stretch.followers}
-    columns = {name: _columns(program.chains[name]) for name in (COMPUTE, *names)}
-    out: dict[tuple[object, ...], list[Stretch]] = {}
-    for stretch in stretches:
-        base = columns[COMPUTE][1][stretch.first]
-        key: list[object] = []
-        for name, first, count in ((COMPUTE, stretch.first, stretch.last - stretch.first + 1), *stretch.followers):
-            template, microbatch = columns[name]
-            some = slice(first, first + count)
-            key += name, template[some].tobytes(), (microbatch[some] - base).tobytes()
-        out.setdefault(tuple(key), []).append(stretch)
-    return list(out.values())
-
-
-def _columns(tasks: Sequence[Task]) -> tuple[Ints, Ints]:
-    count = len(tasks)
-    return (
-        np.fromiter((id(task.template) for task in tasks), np.int64, count),
-        np.fromiter((task.microbatch for task in tasks), np.int64, count),
-    )
+            for first in stretch.first.tolist():
+                tasks[first] = woven, tasks[first][1]
