@@ -37,25 +37,26 @@ class Compiler:
     """Compiles the tasks of all classes. ``runs`` become those of the trace; ``lanes`` keep the rows of messages,
     and ``messages`` what a lane of a name carries.
 
-    With *merge* off every kernel and collective is an event of its own. New runs are added to *runs*, if given.
+    With *merge* off every kernel and collective is an event of its own. What is the same on another clock, runs and
+    what they take, is that of *known*.
     """
 
     def __init__(self, quotient: Quotient, actors: list[Actor], clock: Clock, shared: SharedResources, *, merge: bool,
-                 runs: list[Run] | None = None):  # fmt: skip
+                 known: Compiler | None = None):  # fmt: skip
         self.quotient, self.actors, self.clock, self.shared, self.merge = quotient, actors, clock, shared, merge
-        self.runs: list[Run] = [] if runs is None else runs
+        self.runs: list[Run] = known.runs if known else []
+        self.works: Works = known.works if known else Works(quotient, shared.uses)
+        self._run_number: dict[Any, int] = known._run_number if known else {}
+        self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = known._labels if known else {}
         self.lanes: list[Chain] = []
         self.messages: dict[str, Messages] = {}
         self.joints = Joints(clock, len(quotient.groups), self.runs)
         self.meetings: list[dict[int, Meeting]] = [{} for _ in quotient.groups]
-        self.works = Works(quotient, shared)
         self._receivers = receivers(quotient)
         self._chains = sum(len(actor.program.chains) for actor in actors)
         self._lane_of: dict[tuple[int, Messages], Chain] = {}
         self._known: dict[tuple[int, Template, bool], tuple[Compiled, ...]] = {}
         self._bodies: dict[Any, Body] = {}
-        self._run_number: dict[Any, int] = {}
-        self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = {}
         self._multiple, self._mixed = _meeting_kinds(quotient, actors)
 
     def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> list[tuple[tuple[Compiled, ...], int]]:

@@ -78,33 +78,46 @@ class Activity:
             self.marks = [mark + by.seconds for mark in self.marks]
 
 
-class SharedResources:
-    """All resources and what runs on them."""
+class Uses:
+    """What activities may take, each different use once, and the rates that they have together."""
 
-    def __init__(self, clock: Clock, resources: int, tick: float = TICK):
-        self.clock, self.tick = clock, tick
-        self.users: list[dict[Activity, None]] = [{} for _ in range(resources)]
-        self.uses: list[Use] = []
-        self.rates: list[float] = []  # of each use, alone
-        self.solves = self.filled = 0
+    def __init__(self, tick: float = TICK):
+        self.tick = tick
+        self.all: list[Use] = []
+        self._alone: list[float] = []
         self._known: dict[Use, int] = {}
         self._rates: dict[tuple[int, ...], list[float]] = {}
-        self._seeds: list[Activity] = []
 
     def number(self, use: Use) -> int:
         """Equal uses get one number, so that a set of running phases is a key."""
         known = self._known.get(use)
         if known is None:
-            known = self._known[use] = len(self.uses)
-            self.uses.append(use)
-            self.rates += max_min([use])
+            known = self._known[use] = len(self.all)
+            self.all.append(use)
+            self._alone += max_min([use])
         return known
 
     def phases(self, volumes: Sequence[float], uses: Sequence[int]) -> Phases:
         """Compile a run of phases."""
         distinct = dict.fromkeys(uses)
-        resources = dict.fromkeys(r for k in distinct for part in self.uses[k] for r, _ in part)
-        return Phases(volumes, uses, tuple(resources), [self.rates[k] for k in uses], self.tick)
+        resources = dict.fromkeys(r for k in distinct for part in self.all[k] for r, _ in part)
+        return Phases(volumes, uses, tuple(resources), [self._alone[k] for k in uses], self.tick)
+
+    def fair(self, uses: tuple[int, ...]) -> list[float]:
+        """The rates of activities with these uses, by number, that share resources with each other alone."""
+        rates = self._rates.get(uses)
+        if rates is None:
+            rates = self._rates[uses] = max_min([self.all[k] for k in uses])
+        return rates
+
+
+class SharedResources:
+    """All resources and what runs on them."""
+
+    def __init__(self, clock: Clock, resources: int, uses: Uses):
+        self.clock, self.uses, self.tick = clock, uses, uses.tick
+        self.users: list[dict[Activity, None]] = [{} for _ in range(resources)]
+        self._seeds: list[Activity] = []
 
     def start(self, phases: Phases, done: Event) -> Activity:
         """Start now; *done* happens at the end, and what waits for it finds the marks complete."""
@@ -163,7 +176,6 @@ class SharedResources:
         return component
 
     def _share(self, component: dict[Activity, None]) -> None:
-        self.solves += 1
         now = self.clock.now
         if len(component) == 1:
             (activity,) = component
@@ -177,18 +189,11 @@ class SharedResources:
             if activity.index < len(activity.phases.volumes):
                 live.append(activity)
         live.sort(key=_use)
-        for activity, rate in zip(live, self._fair(tuple(map(_use, live))), strict=True):
+        for activity, rate in zip(live, self.uses.fair(tuple(map(_use, live))), strict=True):
             if rate != activity.rate:  # whose rate stays is not touched: no rounding that depends on others
                 self._advance(activity, now)
                 activity.rate = rate
                 activity.timer = self.clock.call(activity.phase_over, ticks(activity.left / rate, self.tick))
-
-    def _fair(self, uses: tuple[int, ...]) -> list[float]:
-        rates = self._rates.get(uses)
-        if rates is None:
-            self.filled += 1
-            rates = self._rates[uses] = max_min([self.uses[k] for k in uses])
-        return rates
 
     def _rest(self, activity: Activity) -> float:
         """Seconds that the phase of an activity takes from ``since`` on, alone."""

@@ -12,7 +12,7 @@ from trainsim.engine.actor import actors_of
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
-from trainsim.engine.fluid import SharedResources
+from trainsim.engine.fluid import SharedResources, Uses
 from trainsim.engine.quiet import Quietness, quietness
 from trainsim.engine.rehearsal import Room
 from trainsim.engine.steady import watch
@@ -33,7 +33,7 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
     """
     clock = Clock()
     actors = actors_of(quotient)
-    compiler = Compiler(quotient, actors, clock, SharedResources(clock, quotient.resources, tick), merge=merge)
+    compiler = Compiler(quotient, actors, clock, SharedResources(clock, quotient.resources, Uses(tick)), merge=merge)
     quiet = quietness(quotient, actors) if merge else Quietness()
     chains: list[Chain] = []
     own: list[dict[str, Chain]] = [{} for _ in actors]
@@ -43,7 +43,7 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
             loud = np.zeros(len(columns.template), bool)
             chain.tasks = compiler.tasks(actor, columns, quiet.tasks.get((actor.program_number, name), loud))
             chains.append(chain)
-    weaver = Weaver(clock, Room(quotient, compiler, tick), actors, own)
+    weaver = Weaver(clock, Room(quotient, compiler), actors, own)
     for program, stretches in quiet.stretches.items():
         weaver.weave(program, stretches)
     if merge and leap:

@@ -157,13 +157,13 @@ class Score:
 class Room:
     """Where rehearsals take place: the same system on another clock. ``passages`` and runs are those of the trace."""
 
-    def __init__(self, quotient: Quotient, compiler: Compiler, tick: float):
+    def __init__(self, quotient: Quotient, compiler: Compiler):
         self.runs = compiler.runs
         self.passages: list[Passage] = []
         self.clock = Clock()
         self.actors: list[Actor] = actors_of(quotient)
-        shared = SharedResources(self.clock, quotient.resources, tick)
-        self.compiler = Compiler(quotient, self.actors, self.clock, shared, merge=True, runs=self.runs)
+        shared = SharedResources(self.clock, quotient.resources, compiler.works.uses)
+        self.compiler = Compiler(quotient, self.actors, self.clock, shared, merge=True, known=compiler)
         self._literal: dict[tuple[int, tuple[float, ...]], int] = {}
 
     def operations(self, actor: Actor, columns: Columns) -> list[tuple[tuple[Compiled, ...], int]]:

@@ -59,7 +59,8 @@ def intervals_at_work(
 
 
 def _names(columns: Columns) -> set[str]:
-    return {i.event for t in columns.templates for i in (*t.posted.waits, *t.posted.signals)}
+    waits = {wait.event for template in columns.templates for wait in template.posted.waits}
+    return waits | {signal.event for template in columns.templates for signal in template.posted.signals}
 
 
 def _first(columns: Columns, kind: type[Wait] | type[Signal], names: set[str]) -> dict[Event, int]:

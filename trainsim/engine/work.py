@@ -10,7 +10,7 @@ from trainsim.contracts.instructions import Kernel, Meet, Send
 from trainsim.contracts.system import Pattern
 from trainsim.engine.actor import Actor
 from trainsim.engine.fairshare import Use
-from trainsim.engine.fluid import Phases, SharedResources
+from trainsim.engine.fluid import Phases, Uses
 from trainsim.errors import InvalidProgram
 from trainsim.fold.quotient import GroupClass, Load, Loads, Quotient
 
@@ -20,8 +20,8 @@ Timed = Kernel | Meet | Send
 class Works:
     """Compiles instructions that take time, each kind once."""
 
-    def __init__(self, quotient: Quotient, shared: SharedResources):
-        self.quotient, self.shared = quotient, shared
+    def __init__(self, quotient: Quotient, uses: Uses):
+        self.quotient, self.uses = quotient, uses
         self._timed: dict[Any, tuple[float, int]] = {}
         self._phases: dict[Any, Phases] = {}
 
@@ -31,7 +31,7 @@ class Works:
         volumes, uses = zip(*pairs, strict=True)
         known = self._phases.get(key := (volumes, uses))
         if known is None:
-            known = self._phases[key] = self.shared.phases(volumes, uses)
+            known = self._phases[key] = self.uses.phases(volumes, uses)
         return known
 
     def _pair(self, actor: Actor, i: Timed, quiet: bool) -> tuple[float, int]:
@@ -44,7 +44,7 @@ class Works:
         if pair is None:
             make = self._kernel if isinstance(i, Kernel) else self._communication
             seconds, use = make(actor, i, quiet)  # type: ignore[arg-type]
-            pair = self._timed[key] = ticks(seconds, self.shared.tick), self.shared.number(use)
+            pair = self._timed[key] = ticks(seconds, self.uses.tick), self.uses.number(use)
         return pair
 
     def _kernel(self, actor: Actor, kernel: Kernel, quiet: bool) -> tuple[float, Use]:
