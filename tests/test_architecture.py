@@ -16,6 +16,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "errors",
     "units",
     "registry",
+    "garbage",
     "documents",
     "figures",
     "tables",

@@ -19,6 +19,7 @@ from trainsim.engine.steady import watch
 from trainsim.engine.stuck import deadlock
 from trainsim.engine.weave import Weaver
 from trainsim.fold.quotient import Quotient
+from trainsim.garbage import no_search_for_cycles
 
 
 def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: float = TICK) -> Trace:
@@ -31,6 +32,11 @@ def run(quotient: Quotient, *, merge: bool = True, leap: bool = True, tick: floa
     Raises ``InvalidProgram`` for programs that do not fit together and ``Deadlock`` when nothing goes on although
     chains are left; the message says who waits for what.
     """
+    with no_search_for_cycles():
+        return _run(quotient, merge=merge, leap=leap, tick=tick)
+
+
+def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
     clock = Clock()
     actors = actors_of(quotient)
     compiler = Compiler(quotient, actors, clock, SharedResources(clock, quotient.resources, Uses(tick)), merge=merge)

@@ -6,9 +6,7 @@ Lowering is a list of named passes over a draft of the system, with a check behi
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +16,7 @@ from trainsim.contracts.instructions import Program
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
 from trainsim.errors import InvalidProgram
+from trainsim.garbage import no_search_for_cycles
 from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.step import delayed, rank_program
@@ -48,21 +47,8 @@ def lower(job: Job) -> Lowered:
 
     Raises InvalidPlan for layouts that lose layers, InvalidProgram when passes produced something illegal.
     """
-    with _undisturbed():
+    with no_search_for_cycles():
         return lowered(work_out(job))
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Nothing here refers back to what holds it: looking for cycles among very many tasks takes longer than to make
-    them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def lowered(parts: Parts) -> Lowered:
