@@ -71,7 +71,7 @@ class Watch:
         return watched
 
     @contextmanager
-    def working(self, title: str) -> Iterator[Callable[[str], None]]:
+    def working(self, title: str, why: object = None) -> Iterator[Callable[[str], None]]:
         """In the place of what shows progress."""
         yield lambda word: self.turn(WORDS.get(word, ANALYSIS))
         self.turn(ANALYSIS)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.jobs import small
 from trainsim.report import progress
+from trainsim.report.long_runs import why_long
 from trainsim.report.progress import bar, rate, remaining, working
 
 
@@ -126,3 +128,32 @@ def test_a_run_says_its_phases_in_order() -> None:
     told = scenario().run(phases.append)
     assert phases == ["planning", "folding", "simulating"]
     assert told.step_time == scenario().run().step_time
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_who_waits_long_is_told_why_once(
+    watched: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = terminal(monkeypatch) if watched else None
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    with working("run", lambda: "because [it] is large") as phase:
+        phase("simulating")
+        time.sleep(0.1)
+    out = stream.getvalue() if stream else capsys.readouterr().err
+    assert out.count("because [it] is large") == 1
+
+
+def test_who_does_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with working("run", lambda: "because it is large"):
+        time.sleep(0.02)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_reason_names_what_is_large_and_fields_that_make_it_smaller() -> None:
+    assert why_long(small()) == (
+        "This takes a while: 8 microbatches through 8 layers, kernel by kernel. Quicker: simulation.detail: block."
+    )
+    long = why_long(small(training__global_batch=20000, simulation={"detail": "block", "fold": False, "steps": 3}))
+    assert "10,000 microbatches of 3 steps each through 8 layers, on each of 16 ranks by itself" in long
+    assert all(word in long for word in ("simulation.fold", "simulation.steps", "training.global_batch"))
+    assert "simulation.detail" not in long

@@ -80,13 +80,15 @@ def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool
 
 def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: bool) -> Result:
     """Run it and print what came out."""
+    from trainsim.report.long_runs import why_long
     from trainsim.report.progress import working
     from trainsim.report.resolved import resolved_section
     from trainsim.report.text import summary
 
     if not as_json:
         render(resolved_section(base.resolved))
-    with working(base.name) as phase:
+    job = base.resolve()
+    with working(base.name, lambda: why_long(job)) as phase:
         result = base.run(phase)
     if as_json:
         print_json(result.to_dict())

@@ -11,6 +11,8 @@ from typing import Any
 
 A_MOMENT = 2.0
 """Seconds after which somebody wants to know that work goes on."""
+PATIENCE = 15.0
+"""Seconds after which somebody wants to know why it takes so long."""
 REFRESH = 0.2
 """Seconds between two pictures of a bar in a notebook."""
 
@@ -47,28 +49,32 @@ def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Callable
 
 
 @contextmanager
-def working(title: str) -> Iterator[Callable[[str], None]]:
+def working(title: str, why: Callable[[], str] | None = None) -> Iterator[Callable[[str], None]]:
     """Shows that work goes on, if it takes more than a moment and somebody looks at standard error; gives the function
-    that says what is being done.
+    that says what is being done. If it takes longer than anybody likes to wait, what *why* says is a line there,
+    whether somebody looks or not.
 
-    A timer's thread begins to show it, so that whoever works need not look at a clock.
+    Threads of timers do that, so that whoever works need not look at a clock.
     """
     from rich.console import Console
     from rich.status import Status
 
-    console = Console(stderr=True)
-    if not console.is_terminal or _kernel():
-        yield lambda phase: None
-        return
+    console, timers = Console(stderr=True), list[Timer]()
+    seen = console.is_terminal and not _kernel()
     status = Status(title, console=console, refresh_per_second=4)
-    timer = Timer(A_MOMENT, status.start)
-    timer.daemon = True
-    timer.start()
+    if seen:
+        timers.append(Timer(A_MOMENT, status.start))
+    if why is not None:
+        timers.append(Timer(PATIENCE, lambda: console.print(why(), markup=False, highlight=False, soft_wrap=True)))
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
     try:
-        yield lambda phase: status.update(f"{title}: {phase}")
+        yield (lambda phase: status.update(f"{title}: {phase}")) if seen else (lambda phase: None)
     finally:
-        timer.cancel()
-        timer.join()
+        for timer in timers:
+            timer.cancel()
+            timer.join()
         status.stop()
 
 
