@@ -174,29 +174,30 @@ class Record:
 
     def repeat(self, since: Extent, number: int, times: int, period: Period) -> None:
         """Write all that was written *since* again, *times* times, each a period later. It is chain *number*."""
-        rows = int(period.rows[number])
-        table, step = _repeated(self.table, since.table, 4, times)
-        table[:, 1] += step * period.microbatches
-        table[:, 2] += step * period.seconds
-        table[:, 3] += step * np.where(table[:, 0] < 0, len(self.bases) - since.bases, period.seconds)
-        causes, step = _repeated(self.causes, since.causes, 3, times)
-        causes[:, 0] += step * rows
-        causes[:, 2] += step * period.rows[causes[:, 1]]
-        marked, step = _repeated(self.marked, since.marked, 2, times)
-        marked[:, 0] += step * rows
-        marks, step = _repeated(self.marks, since.marks, 1, times)
-        marks += (step * period.seconds)[:, None]
-        tasks, step = _repeated(self.tasks, since.tasks, 1, times)
-        tasks += (step * rows)[:, None]
-        bases, step = _repeated(self.bases, since.bases, 2, times)
-        bases[:, 1] += step * period.rows[bases[:, 0]]
-        columns: tuple[array[Any], ...] = (self.table, self.causes, self.marked, self.marks, self.tasks, self.bases)
-        for column, more in zip(columns, (table, causes, marked, marks, tasks, bases), strict=True):
-            column.frombytes(more.tobytes())
-        self.hidden += times * (self.hidden - since.hidden)
+        rows, hidden = period.rows, self.hidden - since.hidden
+        table, causes = _since(self.table, since.table, 4), _since(self.causes, since.causes, 3)
+        marked, bases = _since(self.marked, since.marked, 2), _since(self.bases, since.bases, 2)
+        start = np.where(table[:, 0] < 0, len(self.bases) - since.bases, period.seconds)
+        _repeat(self.table, table, times, (0, period.microbatches, period.seconds, start))
+        _repeat(self.causes, causes, times, (rows[number], 0, rows[causes[:, 1]]))
+        _repeat(self.marked, marked, times, (rows[number], 0))
+        _repeat(self.bases, bases, times, (0, rows[bases[:, 0]]))
+        _repeat(self.marks, _since(self.marks, since.marks, 1), times, (period.seconds,))
+        _repeat(self.tasks, _since(self.tasks, since.tasks, 1), times, (rows[number],))
+        self.hidden += times * hidden
 
 
-def _repeated(column: array[Any], since: int, width: int, times: int) -> tuple[npt.NDArray[Any], Ints]:
-    """What *column* holds from *since* on, *times* times, as a table so wide, and which time each line of it is."""
-    last = np.array(column[since:], column.typecode).reshape(-1, width)
-    return np.tile(last, (times, 1)), np.repeat(np.arange(1, times + 1), len(last))
+def _since(column: array[Any], since: int, width: int) -> npt.NDArray[Any]:
+    """What *column* holds from *since* on, as a table so wide."""
+    return np.array(column[since:], column.typecode).reshape(-1, width)
+
+
+def _repeat(column: array[Any], last: npt.NDArray[Any], times: int, steps: Sequence[Any]) -> None:
+    """Add the table *last* to *column*, *times* times, each time larger by *steps*: one for each of its columns."""
+    step = np.zeros_like(last)
+    for k, size in enumerate(steps):
+        step[:, k] = size
+    if len(last):
+        more = np.arange(1, times + 1)[:, None, None] * step
+        more += last
+        column.frombytes(memoryview(more).cast("B"))

@@ -59,14 +59,14 @@ class Compiler:
         self._bodies: dict[Any, Body] = {}
         self._multiple, self._mixed = _meeting_kinds(quotient, actors)
 
-    def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> list[tuple[tuple[Compiled, ...], int]]:
-        """The compiled tasks of one chain; *quiet* says which of them are quiet."""
+    def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> list[tuple[Compiled, ...]]:
+        """The operations of each task of a chain; *quiet* says which tasks are quiet."""
         kinds = 2 * columns.template + quiet
         compiled = {
             kind: self._operations(actor, columns.templates[kind // 2], bool(kind % 2))
             for kind in np.flatnonzero(np.bincount(kinds)).tolist()
         }
-        return list(zip(map(compiled.__getitem__, kinds.tolist()), columns.microbatch.tolist(), strict=True))
+        return list(map(compiled.__getitem__, kinds.tolist()))
 
     def _operations(self, actor: Actor, template: Template, quiet: bool) -> tuple[Compiled, ...]:
         key = actor.number, template, quiet

@@ -168,7 +168,9 @@ class Room:
 
     def operations(self, actor: Actor, columns: Columns) -> list[tuple[tuple[Compiled, ...], int]]:
         """The operations of some tasks of a class, as they are in this room."""
-        return self.compiler.tasks(self.actors[actor.number], columns, np.zeros(len(columns.template), bool))
+        quiet = np.zeros(len(columns.template), bool)
+        operations = self.compiler.tasks(self.actors[actor.number], columns, quiet)
+        return list(zip(operations, columns.microbatch.tolist(), strict=True))
 
     def movement(self, score: Score, comes: tuple[float, ...]) -> Movement:
         """What comes of *score* if what it waits for comes after these seconds."""
@@ -198,7 +200,8 @@ class Room:
             chains[leader].cause = OUTSIDE, start
         self.clock.rewind()
         for chain, tasks in zip(chains, score.chains, strict=True):
-            chain.tasks = tasks
+            chain.operations = [tuple(operations) for operations, _ in tasks]
+            chain.microbatches = [microbatch for _, microbatch in tasks]
         for chain in (*(c for c in chains if c.number not in score.leaders), *(chains[k] for k in score.leaders)):
             self.clock.process(chain.process())  # those that follow compute are there first
         self.clock.run()

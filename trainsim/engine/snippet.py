@@ -34,8 +34,9 @@ class Snippet:
         self.patient = True
         self._taps: list[Tap] = []
         self._untils = [Until(room.clock)]
-        begin = int(stretch.first[0])
-        tasks = chains[COMPUTE].tasks[begin : begin + stretch.tasks]
+        compute, begin = chains[COMPUTE], int(stretch.first[0])
+        some = slice(begin, begin + stretch.tasks)
+        tasks = list(zip(compute.operations[some], compute.microbatches[some], strict=True))
         self._base = tasks[0][1]
         own, *beside = stretch.once(actor.program.columns).values()
         posted = [some.templates[k].posted for some in beside for k in np.unique(some.template).tolist()]

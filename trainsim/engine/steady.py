@@ -29,7 +29,7 @@ FADES = 4  # or this part of all looks
 
 def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes: Sequence[Chain]) -> None:
     """Have what repeats in *chains* carried out once. They have not started; *lanes* are those of their messages."""
-    if all(microbatch < MANY for chain in chains for _, microbatch in chain.tasks):
+    if all(max(chain.microbatches, default=0) < MANY for chain in chains):
         return
     tracks = [Track(chain) for chain in chains]
     posters: dict[int, set[int]] = {}
@@ -106,8 +106,9 @@ class Watcher:
 
     def compare(self, glance: Glance) -> int:
         """Whole states, as chains are where they were; for how long not to look again."""
-        tasks, task = self.reference.tasks, self.reference.task
-        before, after = self.state, self.island.state(tasks[task][1]) if task < len(tasks) else None
+        reference = self.reference
+        after = None if reference.over else self.island.state(reference.microbatches[reference.task])
+        before = self.state
         if before is not None and after is not None and self.island.leap(before, after):
             self.start_anew()
             return 0
