@@ -106,6 +106,12 @@ def test_a_system_that_is_not_folded():
     assert_same(leaping, run(fold(prune(build(job))), merge=False))
 
 
+@pytest.mark.parametrize("slow", [{}, {5: 1.25, 0: 1.25}])
+def test_replicas_that_do_the_same_at_the_same_instants(slow):
+    """Each is an island of its own, and where they meet many come last: of them it is the same one that is the cause."""
+    leaps(unfolded(prune(build(Job(tp=2, pp=2, dp=4, layers=(1, 1), microbatches=120, norm=True, slow=slow)))))
+
+
 def test_a_thousand_microbatches_cost_no_more_events_than_a_hundred():
     few, many = (run(scheduled("1f1b", m)).events for m in (100, 1000))
     assert many < 1.1 * few
