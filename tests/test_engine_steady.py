@@ -108,7 +108,7 @@ def test_a_system_that_is_not_folded():
 
 @pytest.mark.parametrize("slow", [{}, {5: 1.25, 0: 1.25}])
 def test_replicas_that_do_the_same_at_the_same_instants(slow):
-    """Each is an island of its own, and where they meet many come last: of them it is the same one that is the cause."""
+    """Each is an island of its own; of all that come last where they meet, the same one is the cause."""
     leaps(unfolded(prune(build(Job(tp=2, pp=2, dp=4, layers=(1, 1), microbatches=120, norm=True, slow=slow)))))
 
 
