@@ -71,6 +71,7 @@ CLIFFS = (
     Cliff(name="DP overlap, a straggler, per class", special=SLOW, per_class=True),
     Cliff(name="TP overlap, a straggler, per class", special={**WGRAD, **SLOW}, per_class=True),
     Cliff(name="ZeRO-2, overlap", special=ZERO2, plain={**ZERO2, "sharding.overlap": False}),
+    Cliff(name="ZeRO-3, overlap", special=ZERO3, plain={**ZERO3, "sharding.overlap": False}),
     Cliff(
         name="ZeRO-3 against ZeRO-2, both with overlap", special=ZERO3, plain={**ZERO3, "sharding.strategy": "zero2"}
     ),
