@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,6 +101,8 @@ def _alike(program: Program, names: list[str], first: Ints, shape: Ints, place: 
             )
 
 
+SEVERAL = 2  # tasks that are about the same event of a microbatch, or name one: nobody knows which it is
+
 Ends = list[tuple[str, str] | None]
 """Of each template the event that it first waits for and the one that it sets last; None if it only tells something."""
 
@@ -140,7 +143,7 @@ def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Int
     none or several do."""
     size = int(columns.microbatch.max(initial=0)) + 2
     out: dict[str, Ints] = {}
-    times: dict[str, Ints] = {}
+    times: dict[str, Any] = {}
     for k, template in enumerate(columns.templates):
         some: list[Wait | Signal] = [signal for signal in template.posted.signals if signal.event in begins]
         some += [wait for wait in template.posted.waits if wait.event in overs]
@@ -149,10 +152,10 @@ def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Int
             for i in some:
                 where = out.setdefault(i.event, np.full(size, -1))
                 where[columns.microbatch[at]] = at
-                of = columns.microbatch[at] if i.microbatch is None else np.arange(size)
-                times[i.event] = times.get(i.event, np.zeros(size, np.int64)) + np.bincount(of % size, minlength=size)
+                seen = np.bincount(columns.microbatch[at] % size, minlength=size)
+                times[i.event] = times.get(i.event, 0) + (seen if i.microbatch is None else np.full(size, SEVERAL))
     for event, where in out.items():
-        where[times[event] > 1] = -1
+        where[times[event] >= SEVERAL] = -1
     return out
 
 
