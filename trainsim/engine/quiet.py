@@ -135,17 +135,21 @@ class _Neighbours:
 
     def __init__(self, quotient: Quotient, actor: Actor, program: _ProgramOutline):
         self.quotient, self.program = quotient, program
-        self.reach = {template: _reach(quotient, actor, outline) for template, outline in program.outline.items()}
+        reach = {outline: _reach(quotient, actor, outline) for outline in dict.fromkeys(program.outline.values())}
+        self.reach = {template: reach[outline] for template, outline in program.outline.items()}
         self.of_chain = {name: self._together(columns.templates) for name, columns in program.columns.items()}
         self._known: dict[tuple[str, frozenset[int], bool], Bools] = {}
 
     def quiet_tasks(self, chain: str) -> Bools:
         """Which tasks of *chain* nobody else can disturb."""
         columns = self.program.columns[chain]
-        quiet = np.zeros(len(columns.template), bool)
-        for k, template in enumerate(columns.templates):
-            where = columns.template == k
-            quiet[where] = self._undisturbed(chain, self.reach[template][0], alone=True)[where]
+        number: dict[frozenset[int], int] = {}
+        used = [number.setdefault(frozenset(self.reach[t][0]), len(number)) for t in columns.templates]
+        of_task = np.array(used, np.int64)[columns.template]
+        quiet = np.zeros(len(of_task), bool)
+        for some, k in number.items():
+            where = of_task == k
+            quiet[where] = self._undisturbed(chain, some, alone=True)[where]
         return quiet
 
     def quiet_stretches(self) -> list[Bools]:
@@ -155,7 +159,7 @@ class _Neighbours:
             once = stretch.once(self.program.columns)
             parts = [columns.templates[k] for columns in once.values() for k in np.unique(columns.template).tolist()]
             used, _ = self._together(parts)
-            disturbed = np.cumsum(np.append(0, ~self._undisturbed(COMPUTE, used, alone=False)))
+            disturbed = np.cumsum(np.append(0, ~self._undisturbed(COMPUTE, frozenset(used), alone=False)))
             out.append(disturbed[stretch.first + stretch.tasks] == disturbed[stretch.first])
         return out
 
@@ -163,14 +167,14 @@ class _Neighbours:
         every = [self.reach[template] for template in templates]
         return set().union(*(runs for runs, _ in every)), set().union(*(sent for _, sent in every))
 
-    def _undisturbed(self, chain: str, used: set[int], *, alone: bool) -> Bools:
+    def _undisturbed(self, chain: str, used: frozenset[int], *, alone: bool) -> Bools:
         """The tasks of *chain* in which nobody but it, or those that follow it if it is not *alone*, touches *used*."""
-        key = chain, frozenset(used), alone
+        key = chain, used, alone
         if key not in self._known:
             self._known[key] = self._found(chain, used, {} if alone else self.program.beside)
         return self._known[key]
 
-    def _found(self, chain: str, used: set[int], with_it: Collection[str]) -> Bools:
+    def _found(self, chain: str, used: frozenset[int], with_it: Collection[str]) -> Bools:
         quiet = np.ones(self.program.tasks(chain), bool)
         if not all(self.quotient.owned[r] for r in used):
             return ~quiet
