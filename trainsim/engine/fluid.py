@@ -194,6 +194,8 @@ class SharedResources:
                 self._advance(activity, now)
                 activity.rate = rate
                 activity.timer = self.clock.call(activity.phase_over, ticks(activity.left / rate, self.tick))
+            elif activity.timer is None:  # it was alone, and is not slowed
+                activity.timer = self.clock.call(activity.phase_over, activity.since + self._rest(activity) - now)
 
     def _rest(self, activity: Activity) -> float:
         """Seconds that the phase of an activity takes from ``since`` on, alone."""
@@ -203,9 +205,7 @@ class SharedResources:
     def _wake_up(self, activity: Activity, now: float) -> None:
         """From one event to phase by phase: where is it now?"""
         ends, first = activity.phases.ends, activity.index
-        over = activity.since + self._rest(
-            activity
-        )  # the first phase; all others are there ends[k] - ends[first] later
+        over = activity.since + self._rest(activity)  # of that phase: phase k is ends[k] - ends[first] later
         k = min(bisect_right(ends, now - over + ends[first], first), len(ends) - 1)
         if activity.marks is None:
             activity.marks = []
@@ -214,8 +214,6 @@ class SharedResources:
             activity.left, activity.since = activity.phases.volumes[k], over + (ends[k - 1] - ends[first])
         activity.index, activity.rate = k, activity.phases.rates[k]
         activity.done = self.clock.postpone(activity.done)
-        end = activity.since + self._rest(activity)
-        activity.timer = self.clock.call(activity.phase_over, max(0.0, end - now))
 
     def _alone(self, activity: Activity, now: float) -> None:
         """From phase by phase to one event."""
