@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from trainsim.contracts.record import Record
 from trainsim.engine.clock import Event
+from trainsim.engine.course import Course
 from trainsim.engine.relative import Facts, Move, Reach, View
 
 Cause = tuple[int, int]
@@ -34,14 +35,14 @@ class Compiled(Protocol):
 class Chain:
     """What the operations of one chain share while it runs.
 
-    Of each task it has compiled ``operations`` and the microbatch; it is at operation ``at`` of task ``task``.
+    ``tasks`` are compiled; it is at operation ``at`` of task ``task``.
     ``cause`` is the row of somebody else whose end let this chain go on, until the next row takes it. ``waits`` is the
     last operation that had to wait for somebody, with its microbatch. ``passed`` is called when task ``mark`` begins.
     """
 
     __slots__ = (
-        "add", "at", "cause", "mark", "microbatches", "name", "number", "operations", "passed", "pending", "posted",
-        "rank_class", "rows", "task", "waits",
+        "add", "at", "cause", "mark", "name", "number", "passed", "pending", "posted", "rank_class", "rows",
+        "task", "tasks", "waits",
     )  # fmt: skip
 
     def __init__(self, number: int, rank_class: int, name: str):
@@ -52,8 +53,7 @@ class Chain:
         self.posted = 0.0
         self.pending: Any = None
         self.waits: tuple[Compiled, int] | None = None
-        self.operations: list[tuple[Compiled, ...]] = []
-        self.microbatches: list[int] = []
+        self.tasks = Course.of([])
         self.task = self.at = 0
         self.mark = sys.maxsize
         self.passed: Callable[[], None] = lambda: None
@@ -61,7 +61,7 @@ class Chain:
     @property
     def over(self) -> bool:
         """Whether it has carried out all tasks."""
-        return self.task == len(self.operations)
+        return self.task == len(self.tasks)
 
     def record(self, run: int, microbatch: int, posted: float, start: float) -> None:
         """Append a row; it takes the pending cause, if there is one."""
@@ -82,16 +82,17 @@ class Chain:
 
         Where it is stands in ``task`` and ``at`` alone: somebody may move it while it waits.
         """
-        every, microbatches, rows = self.operations, self.microbatches, self.rows
+        tasks, rows = self.tasks, self.rows
         done = rows.tasks.append
-        while self.task < len(every):
-            operations, microbatch = every[self.task], microbatches[self.task]
+        while self.task < len(tasks):
+            operations, microbatch = tasks[self.task]
             while self.at < len(operations):
                 event = operations[self.at].begin(self, microbatch)
                 if event is not None:
                     value = yield event
-                    every[self.task][self.at].end(self, microbatches[self.task], value)
-                    operations, microbatch = every[self.task], microbatches[self.task]
+                    operations, microbatch = tasks[self.task]
+                    operations[self.at].end(self, microbatch, value)
+                    operations, microbatch = tasks[self.task]
                 self.at += 1
             done(len(rows))
             self.task += 1
@@ -107,7 +108,7 @@ class Chain:
     @property
     def operation(self) -> Compiled:
         """What it is in the midst of."""
-        return self.operations[self.task][self.at]
+        return self.tasks[self.task][0][self.at]
 
     def relative(self, view: View) -> Facts:
         """Where it is in its task, and what it waits for there."""

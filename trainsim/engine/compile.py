@@ -19,6 +19,7 @@ from trainsim.contracts.system import Bools
 from trainsim.engine.actor import Actor, receivers
 from trainsim.engine.chain import Chain, Compiled
 from trainsim.engine.clock import Clock
+from trainsim.engine.course import Course
 from trainsim.engine.fluid import Phases, SharedResources
 from trainsim.engine.joint import Body, Joint, Joints
 from trainsim.engine.running_operations import Await, Meeting, Post, Sending, Set, Shared, Unshared
@@ -59,14 +60,12 @@ class Compiler:
         self._bodies: dict[Any, Body] = {}
         self._multiple, self._mixed = _meeting_kinds(quotient, actors)
 
-    def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> list[tuple[Compiled, ...]]:
-        """The operations of each task of a chain; *quiet* says which tasks are quiet."""
-        kinds = 2 * columns.template + quiet
-        compiled = {
-            kind: self._operations(actor, columns.templates[kind // 2], bool(kind % 2))
-            for kind in np.flatnonzero(np.bincount(kinds)).tolist()
-        }
-        return list(map(compiled.__getitem__, kinds.tolist()))
+    def tasks(self, actor: Actor, columns: Columns, quiet: Bools) -> Course:
+        """The compiled tasks of one chain; *quiet* says which of them are quiet."""
+        wanted = 2 * columns.template + quiet
+        distinct = np.flatnonzero(np.bincount(wanted))
+        kinds = [self._operations(actor, columns.templates[k // 2], bool(k % 2)) for k in distinct.tolist()]
+        return Course(kinds, np.searchsorted(distinct, wanted), columns.microbatch)
 
     def _operations(self, actor: Actor, template: Template, quiet: bool) -> tuple[Compiled, ...]:
         key = actor.number, template, quiet

@@ -47,8 +47,7 @@ def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
         for name, columns in actor.program.columns.items():
             own[actor.number][name] = chain = Chain(len(chains), actor.number, name)
             loud = np.zeros(len(columns.template), bool)
-            chain.microbatches = columns.microbatch.tolist()
-            chain.operations = compiler.tasks(actor, columns, quiet.tasks.get((actor.program_number, name), loud))
+            chain.tasks = compiler.tasks(actor, columns, quiet.tasks.get((actor.program_number, name), loud))
             chains.append(chain)
     weaver = Weaver(clock, Room(quotient, compiler), actors, own)
     for program, stretches in quiet.stretches.items():

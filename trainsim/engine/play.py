@@ -243,10 +243,10 @@ class Performance:
 def _skip(chain: Chain, tasks: int) -> None:
     """Move a chain, which rests before a task, to where it rests next."""
     assert isinstance(chain.operation, Await)
-    microbatch, flags = chain.microbatches[chain.task], chain.operation.flags
+    microbatch, flags = chain.tasks[chain.task][1], chain.operation.flags
     event, flags.known[microbatch] = flags.waiting.pop(microbatch), 1
     chain.task += tasks
     if not chain.over:
         assert isinstance(chain.operation, Await)
-        chain.waits = chain.operation, chain.microbatches[chain.task]
+        chain.waits = chain.operation, chain.tasks[chain.task][1]
         chain.operation.flags.wait(chain.waits[1], event)

@@ -20,6 +20,7 @@ from trainsim.engine.actor import Actor, actors_of
 from trainsim.engine.chain import Cause, Chain, Compiled
 from trainsim.engine.clock import Clock, Event, Timeout
 from trainsim.engine.compile import Compiler
+from trainsim.engine.course import Course
 from trainsim.engine.fluid import SharedResources
 from trainsim.engine.relative import Facts, Move, Reach, View
 from trainsim.engine.running_operations import Await, Set
@@ -138,7 +139,7 @@ class Score:
     def __init__(self, members: Sequence[Lineup]):
         every = [tasks for member in members for tasks in member.chains]
         self.lowest = low = min(microbatch for tasks in every for _, microbatch in tasks)
-        self.chains = [[(tuple(operations), m - low) for operations, m in tasks] for tasks in every]
+        self.chains = [Course.of([(tuple(operations), m - low) for operations, m in tasks]) for tasks in every]
         self.taps = [tap for member in members for tap in member.taps]
         self.untils = [until for member in members for until in member.untils]
         for number, until in enumerate(self.untils):
@@ -149,7 +150,7 @@ class Score:
         self.ends = [member.end for member in members]
         self.starts = [member.untils[0].number for member in members]
         self.leaders = list(accumulate((len(member.chains) for member in members[:-1]), initial=0))
-        all_of = [(one, microbatch) for tasks in self.chains for operations, microbatch in tasks for one in operations]
+        all_of = [(one, m - low) for tasks in every for operations, m in tasks for one in operations]
         self.flags = [(one.flags, microbatch) for one, microbatch in all_of if isinstance(one, Set | Await)]
         self.known: dict[tuple[float, ...], Movement] = {}
 
@@ -166,11 +167,9 @@ class Room:
         self.compiler = Compiler(quotient, self.actors, self.clock, shared, merge=True, known=compiler)
         self._literal: dict[tuple[int, tuple[float, ...]], int] = {}
 
-    def operations(self, actor: Actor, columns: Columns) -> list[tuple[tuple[Compiled, ...], int]]:
+    def operations(self, actor: Actor, columns: Columns) -> Course:
         """The operations of some tasks of a class, as they are in this room."""
-        quiet = np.zeros(len(columns.template), bool)
-        operations = self.compiler.tasks(self.actors[actor.number], columns, quiet)
-        return list(zip(operations, columns.microbatch.tolist(), strict=True))
+        return self.compiler.tasks(self.actors[actor.number], columns, np.zeros(len(columns.template), bool))
 
     def movement(self, score: Score, comes: tuple[float, ...]) -> Movement:
         """What comes of *score* if what it waits for comes after these seconds."""
@@ -200,8 +199,7 @@ class Room:
             chains[leader].cause = OUTSIDE, start
         self.clock.rewind()
         for chain, tasks in zip(chains, score.chains, strict=True):
-            chain.operations = [tuple(operations) for operations, _ in tasks]
-            chain.microbatches = [microbatch for _, microbatch in tasks]
+            chain.tasks = tasks
         for chain in (*(c for c in chains if c.number not in score.leaders), *(chains[k] for k in score.leaders)):
             self.clock.process(chain.process())  # those that follow compute are there first
         self.clock.run()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from trainsim.contracts.instructions import Columns
 from trainsim.contracts.record import COMPUTE
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain, Compiled
@@ -34,17 +35,16 @@ class Snippet:
         self.patient = True
         self._taps: list[Tap] = []
         self._untils = [Until(room.clock)]
-        compute, begin = chains[COMPUTE], int(stretch.first[0])
-        some = slice(begin, begin + stretch.tasks)
-        tasks = list(zip(compute.operations[some], compute.microbatches[some], strict=True))
+        begin = int(stretch.first[0])
+        tasks = chains[COMPUTE].tasks.part(begin, stretch.tasks)
         self._base = tasks[0][1]
         own, *beside = stretch.once(actor.program.columns).values()
         posted = [some.templates[k].posted for some in beside for k in np.unique(some.template).tolist()]
         self._asked = {wait.event for some in posted for wait in some.waits}
         self._told = {signal.event for some in posted for signal in some.signals}
         self.first, self.last = self._begins(tasks[0][0]), self._ends(tasks[-1][0])
-        mine = self._compute(tasks, room.operations(actor, own))
-        others = [self._counted(room.operations(actor, some)) for some in beside]
+        mine = self._compute(tasks, self._room_tasks(own))
+        others = [self._counted(self._room_tasks(some)) for some in beside]
         self.lineup: Lineup | None = None
         self.groups: set[int] = set()
         if mine is not None:
@@ -54,6 +54,10 @@ class Snippet:
             self.lineup = Lineup(chains_of, self._untils, self._taps, end)
             self.groups = {one.group for one in _flat(chains_of) if isinstance(one, Post)}
             self._leave(chains_of)
+
+    def _room_tasks(self, columns: Columns) -> Tasks:
+        course = self.room.operations(self.actor, columns)
+        return course.part(0, len(course))
 
     @property
     def shared(self) -> bool:

@@ -29,7 +29,7 @@ FADES = 4  # or this part of all looks
 
 def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes: Sequence[Chain]) -> None:
     """Have what repeats in *chains* carried out once. They have not started; *lanes* are those of their messages."""
-    if all(max(chain.microbatches, default=0) < MANY for chain in chains):
+    if all(int(chain.tasks.microbatch.max(initial=0)) < MANY for chain in chains):
         return
     tracks = [Track(chain) for chain in chains]
     posters: dict[int, set[int]] = {}
@@ -107,7 +107,7 @@ class Watcher:
     def compare(self, glance: Glance) -> int:
         """Whole states, as chains are where they were; for how long not to look again."""
         reference = self.reference
-        after = None if reference.over else self.island.state(reference.microbatches[reference.task])
+        after = None if reference.over else self.island.state(reference.tasks[reference.task][1])
         before = self.state
         if before is not None and after is not None and self.island.leap(before, after):
             self.start_anew()

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from trainsim.contracts.record import Ints
-from trainsim.engine.chain import Chain, Compiled
+from trainsim.engine.chain import Chain
+from trainsim.engine.course import Operations
 from trainsim.engine.flags import Flags
 
 MANY = 64
@@ -22,11 +23,8 @@ class Track:
 
     def __init__(self, chain: Chain):
         self.chain = chain
-        ids = np.fromiter(map(id, chain.operations), np.int64, len(chain.operations))
-        _, first, kind = np.unique(ids, return_index=True, return_inverse=True)
-        self.kind = np.argsort(np.argsort(first))[kind]  # numbered as they first come, wherever they are stored
-        self.microbatch = np.fromiter(chain.microbatches, np.int64, len(chain.microbatches))
-        self.operations: Sequence[tuple[Compiled, ...]] = [chain.operations[k] for k in np.sort(first).tolist()]
+        self.operations: Sequence[Operations] = chain.tasks.kinds
+        self.kind, self.microbatch = chain.tasks.kind, chain.tasks.microbatch
         self.times = np.bincount(self.kind, minlength=len(self.operations))
         reaches = [[operation.reach() for operation in kind] for kind in self.operations]
         self.flags = [{flags for reach in kind for flags in reach.flags} for kind in reaches]
@@ -53,7 +51,8 @@ class Track:
         >>> from trainsim.engine.running_operations import Unshared
         >>> chain = Chain(0, 0, "compute")
         >>> f, b, z = ((Unshared(Clock(), run, 1.0),) for run in range(3))
-        >>> chain.operations, chain.microbatches = [f, f, b, f, b, f, b, f, z], [0, 1, 0, 2, 1, 3, 2, 4, -1]
+        >>> from trainsim.engine.course import Course
+        >>> chain.tasks = Course.of([(f, 0), (f, 1), (b, 0), (f, 2), (b, 1), (f, 3), (b, 2), (f, 4), (z, -1)])
         >>> Track(chain).repeats(1, 2, 1)
         2
         """

@@ -59,9 +59,8 @@ class Weaver:
         names = [COMPUTE, *(name for name, _, _ in stretch.followers)]
         company = Company(self.clock, self.room, score, [[chains[name] for name in names] for chains in own])
         for member, (snippet, chains) in enumerate(zip(snippets.values(), own, strict=True)):
-            compute = chains[COMPUTE].operations
-            operations = compute[int(stretch.first[0])]
+            tasks = chains[COMPUTE].tasks
+            operations, _ = tasks[int(stretch.first[0])]
             play = Play(company, member, snippet, stretch.tasks - 1)
             woven = (*operations[: snippet.first], play, *operations[snippet.first :])
-            for first in stretch.first.tolist():
-                compute[first] = woven
+            tasks.put(woven, stretch.first)
