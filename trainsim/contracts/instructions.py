@@ -253,6 +253,11 @@ class Columns(NamedTuple):
         """Tasks *begin* to *end* alone."""
         return self._replace(template=self.template[begin:end], microbatch=self.microbatch[begin:end])
 
+    def places(self) -> list[Ints]:
+        """The tasks of each template."""
+        order = np.argsort(self.template, kind="stable")
+        return np.split(order, np.cumsum(self.times)[:-1]) if len(self.templates) else []
+
     @property
     def times(self) -> list[int]:
         """How many tasks each template has."""

@@ -144,16 +144,14 @@ def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Int
     size = int(columns.microbatch.max(initial=0)) + 2
     out: dict[str, Ints] = {}
     times: dict[str, Any] = {}
-    for k, template in enumerate(columns.templates):
+    for at, template in zip(columns.places(), columns.templates, strict=True):
         some: list[Wait | Signal] = [signal for signal in template.posted.signals if signal.event in begins]
         some += [wait for wait in template.posted.waits if wait.event in overs]
-        if some:
-            at = np.flatnonzero(columns.template == k)
-            for i in some:
-                where = out.setdefault(i.event, np.full(size, -1))
-                where[columns.microbatch[at]] = at
-                seen = np.bincount(columns.microbatch[at] % size, minlength=size)
-                times[i.event] = times.get(i.event, 0) + (seen if i.microbatch is None else np.full(size, SEVERAL))
+        for i in some:
+            where = out.setdefault(i.event, np.full(size, -1))
+            where[columns.microbatch[at]] = at
+            seen = np.bincount(columns.microbatch[at] % size, minlength=size)
+            times[i.event] = times.get(i.event, 0) + (seen if i.microbatch is None else np.full(size, SEVERAL))
     for event, where in out.items():
         where[times[event] >= SEVERAL] = -1
     return out
@@ -162,12 +160,11 @@ def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Int
 def _beside(columns: Columns, ends: Ends, found: Mapping[str, Ints]) -> Beside | None:
     """What is beside each task, or None unless that is known of all."""
     first, last = np.full(len(columns.template), -1), np.full(len(columns.template), -1)
-    for k, pair in enumerate(ends):
+    for at, pair in zip(columns.places(), ends, strict=True):
         if pair is None:
             continue
         if pair[0] not in found or pair[1] not in found:
             return None
-        at = np.flatnonzero(columns.template == k)
         microbatch = columns.microbatch[at]
         if int(microbatch.max()) >= len(found[pair[0]]):
             return None
