@@ -437,3 +437,17 @@ def test_of_very_many_pairs_a_sample_stands_for_all(monkeypatch: pytest.MonkeyPa
         with monkeypatch.context() as patched:
             patched.setattr(direct, "MOST_PAIRS", len(ranks) * (len(ranks) // 3))
             assert collective_time(cluster, "all_to_all", ranks, GIB) == pytest.approx(exact, rel=0.05)
+
+
+def test_operations_that_take_the_same_ways_share_what_they_load() -> None:
+    """Looked up or worked out anew, a pattern is the same to the last bit."""
+    machine = load_topology("dgx_h100", nodes=4)
+    members = np.arange(32).reshape(8, 4).T.copy()
+    placed = place(machine, members)
+    operations = ("all_gather", "reduce_scatter", "all_reduce")
+    kept = {operation: pattern(machine, operation, placed) for operation in operations}
+    for operation, found in kept.items():
+        anew = pattern(machine, operation, members)
+        for field in ("factor", "bandwidth", "latency", "ramp", "use_group", "use_resource", "use_amount", "use_hold"):
+            assert np.array_equal(getattr(found, field), getattr(anew, field)), field
+    assert kept["all_gather"].use_resource is kept["reduce_scatter"].use_resource

@@ -8,8 +8,8 @@ arithmetic (``pattern``): how fast the whole goes, and what fraction of each lin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,7 @@ class PlacedGroups:
     size: Ints
     domains: Ints
     local: Ints
+    known: list[Any] = field(default_factory=list, repr=False)  # what traffic between them loads, once worked out
 
     @property
     def ranks(self) -> int:

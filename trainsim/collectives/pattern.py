@@ -10,7 +10,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from trainsim.collectives import Edges, Floats, Ints, Machine, algorithms, factor
+from trainsim.collectives import Edges, Floats, Ints, Machine, PlacedGroups, algorithms, factor
 from trainsim.collectives.choice import quickest, refuse
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.place import place
@@ -23,19 +23,20 @@ from trainsim.units import Quantity, parse_bytes
 def pattern(
     machine: Machine,
     operation: str,
-    members: Ints,
+    members: Ints | PlacedGroups,
     *,
     algorithm: str = "auto",
     network_efficiency: float = 1.0,
     bandwidth: Floats | None = None,
 ) -> Pattern:
-    """How *operation* moves bytes over the groups *members* [groups, ranks].
+    """How *operation* moves bytes over the groups *members* [groups, ranks], which may be placed already.
 
     *algorithm* is a name in ``algorithms``, or ``auto``: the quickest one for large buffers, with the latency of the
     quickest one for small buffers. Links of the network give ``network_efficiency`` of their *bandwidth* (bytes/s of
     every link; None: the machine's own). Raises UnknownName and InvalidPlan.
     """
-    placement, rates = place(machine, members), Rates(machine, network_efficiency, bandwidth)
+    placement = members if isinstance(members, PlacedGroups) else place(machine, members)
+    rates = Rates(machine, network_efficiency, bandwidth)
     factor(operation, placement.ranks)
     if algorithm != "auto":
         name = algorithms.canonical(algorithm)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Edges, Floats, Ints, Machine, PlacedGroups, factor
+from trainsim.collectives import Algorithm, Bools, Edges, Floats, Ints, Machine, PlacedGroups, factor
 from trainsim.contracts.system import Pattern
 
 
@@ -25,27 +25,58 @@ def carried(placement: PlacedGroups, operation: str, algorithm: Algorithm, rates
         np.full(len(placement.members), factor(operation, placement.ranks)),
         latency=algorithm.latency(operation, placement),
         ramp=algorithm.ramp(operation, placement),
+        known=placement.known,
     )
 
 
-def from_edges(rates: Rates, edges: Edges, volume: Floats, *, latency: Floats, ramp: Floats) -> Pattern:
-    """The pattern of some traffic: shares of *edges* are parts of ``volume``, bytes per byte of the buffer."""
+class _TakenLinks(NamedTuple):
+    """What some traffic takes: the rate of each group, and the columns of a pattern."""
+
+    fastest: Floats
+    group: Ints
+    link: Ints
+    amount: Floats
+    hold: Bools
+
+
+def from_edges(
+    rates: Rates,
+    edges: Edges,
+    volume: Floats,
+    *,
+    latency: Floats,
+    ramp: Floats,
+    known: list[tuple[Rates, Edges, _TakenLinks]] | None = None,
+) -> Pattern:
+    """The pattern of some traffic: shares of *edges* are parts of ``volume``, bytes per byte of the buffer.
+
+    Equal traffic is looked up in *known*, and added there: gathers and reductions often take the same ways.
+    """
+    known = [] if known is None else known
+    uses = next((uses for r, e, uses in known if r.same(rates) and all(map(np.array_equal, e, edges))), None)
+    if uses is None:
+        uses = _uses(rates, edges, len(volume))
+        known.append((rates, edges, uses))
+    return Pattern(
+        factor=volume,
+        bandwidth=uses.fastest,
+        latency=latency,
+        ramp=ramp,
+        use_group=uses.group,
+        use_resource=uses.link,
+        use_amount=uses.amount,
+        use_hold=uses.hold,
+    )
+
+
+def _uses(rates: Rates, edges: Edges, groups: int) -> _TakenLinks:
     group, link, load = loads(rates.machine, edges)
     rate = rates.of(link)
-    fastest = np.ones(len(volume))
+    fastest = np.ones(groups)
     if len(group):
         begins = np.flatnonzero(np.diff(group, prepend=-1))
         fastest[group[begins]] = np.minimum.reduceat(rate / load, begins)
-    return Pattern(
-        factor=volume,
-        bandwidth=fastest,
-        latency=latency,
-        ramp=ramp,
-        use_group=group,
-        use_resource=link,
-        use_amount=load * fastest[group] / rate,
-        use_hold=np.zeros(len(group), bool),
-    )
+    return _TakenLinks(fastest, group, link, load * fastest[group] / rate, np.zeros(len(group), bool))
 
 
 def instant(groups: int) -> Pattern:
@@ -70,6 +101,11 @@ class Rates(NamedTuple):
     efficiency: float
     bandwidth: Floats | None = None
     gain: float = 1.0
+
+    def same(self, other: Rates) -> bool:
+        """Whether both are those of one machine in one state."""
+        here = self.machine is other.machine and self.bandwidth is other.bandwidth
+        return here and (self.efficiency, self.gain) == (other.efficiency, other.gain)
 
     def of(self, links: Ints) -> Floats:
         """The rates of some links; those of the whole machine would be many."""

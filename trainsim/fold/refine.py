@@ -55,8 +55,10 @@ def refine(colour: Ints, a: Ints, b: Ints, label: Ints) -> tuple[Ints, int]:
 
 
 def _adjacency(nodes: int, a: Ints, b: Ints, label: Ints) -> Adjacency:
-    node = np.concatenate([a, b])  # every edge twice: as seen from a, then as seen from b, with labels that differ
-    order = np.argsort(node, kind="stable")
+    node = np.concatenate([a, b]).astype(
+        np.int32
+    )  # every edge twice: as seen from a, then as seen from b, with labels that differ
+    order = np.argsort(node)  # in which order neighbours stand does not matter
     first = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))])
     mixed = _mix(np.arange(1, 2 * int(label.max(initial=0)) + 3, dtype=np.uint64))  # none is 0: all neighbours count
     directed = np.concatenate([2 * label, 2 * label + 1])

@@ -10,9 +10,10 @@ from math import prod
 
 import numpy as np
 
-from trainsim.collectives import algorithms
+from trainsim.collectives import PlacedGroups, algorithms
 from trainsim.collectives.host_copies import offload_pattern
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
+from trainsim.collectives.place import place
 from trainsim.collectives.traffic import instant
 from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.job import Job, Slow
@@ -41,6 +42,7 @@ class Network:
         self.gpu_of = job.allocation.gpu_of
         self._sizes: dict[Peers, int] = {}
         self._members: dict[Peers, Ints] = {}
+        self._placed: dict[Group, tuple[Ints, PlacedGroups]] = {}  # while communicators are made
         self._patterns: dict[tuple[Peers, str], Pattern] = {}
         self._beside_kernels: dict[tuple[Peers, str], tuple[float, float]] = {}
         self._alone: dict[tuple[Peers, str], tuple[Pattern, float]] = {}
@@ -189,7 +191,9 @@ class Network:
         operations: dict[Peers, set[str]] = {}
         for peers, operation in used:
             operations.setdefault(peers, set()).add(operation)
-        return {peers: self._kept(peers, tuple(sorted(operations[peers]))) for peers in sorted(operations, key=str)}
+        made = {peers: self._kept(peers, tuple(sorted(operations[peers]))) for peers in sorted(operations, key=str)}
+        self._placed.clear()
+        return made
 
     def _kept(self, peers: Peers, operations: tuple[str, ...]) -> Communicator:
         """A communicator, the same one for all jobs of few ranks that have their layout in common: a sweep has many."""
@@ -237,11 +241,18 @@ class Network:
         return pattern(
             job.cluster,
             operation,
-            members,
+            self._place(peers, members),
             algorithm=job.algorithm.get(operation, "auto"),
             network_efficiency=framework.communication.network_efficiency,
             bandwidth=self.bandwidth,
         )
+
+    def _place(self, group: Group, members: Ints) -> PlacedGroups:
+        """Where *members* lie; all groups of a communicator are placed once for all of their operations."""
+        before = self._placed.get(group)
+        if before is None or before[0] is not members:
+            before = self._placed[group] = members, place(self.job.cluster, members)
+        return before[1]
 
 
 def link_bandwidth(job: Job) -> Floats:
