@@ -222,7 +222,7 @@ def test_a_lane_beside_compute_shows_how_much_of_the_time_it_is_used():
     run = scenario().replace({"training.tp_overlap": "wgrad"}).run()
     table = run.timeline()
     for actor in drawn_ranks(run, run.pipeline):
-        spans = actor.beside["tp"]["tp"]
+        spans = actor.beside((0.0, run.duration))["tp"]["tp"]
         boxes, share = joined(spans, run.duration / 50)
         assert len(boxes.start) < len(spans.start)
         assert np.sum(share * boxes.seconds) == pytest.approx(spans.total)
@@ -235,7 +235,7 @@ def test_gathers_are_drawn_alike_in_forward_and_backward_passes():
     run = test_sharding.result("fsdp2")
     actor = drawn_ranks(run, run.pipeline)[0]
     drawn = scene(run, [actor], (0.0, run.duration), detailed=False)
-    gathers = actor.beside["dp"]["gather"]
+    gathers = actor.beside((0.0, run.duration))["dp"]["gather"]
     gaps = gathers.start[1:] - gathers.end[:-1]
     assert len(drawn.beside["gather"].left) == 1 + int((gaps > drawn.pixel).sum())
 

@@ -123,8 +123,8 @@ class Lanes:
 
     def works(self, lane: Lane) -> tuple[str, ...]:
         """What each task of a lane does."""
-        facts = self.trace.facts
-        return tuple(facts[k].work for k in self.trace.tasks[lane.number].facts.tolist())
+        names = [fact.work for fact in self.trace.facts]
+        return tuple(map(names.__getitem__, self.trace.tasks[lane.number].facts.tolist()))
 
     def gap_cause(self, lane: Lane) -> Ints:
         """The row that ended the idle time before each row of *lane*, or -1.
@@ -197,13 +197,13 @@ class Lanes:
             row = np.searchsorted(own, spans.row)  # the place among *own* of the row that each span is in
             seconds[own] = _table(row, kind, spans.end - spans.start, len(own))
             held[own] = _table(row, kind, wait, len(own))
-        works = [self.trace.facts[n].work for n in self.trace.tasks[k].facts.tolist()] + [""]
-        task = np.minimum(rows.task, len(works) - 1)
+        works = [fact.work for fact in self.trace.facts] + [""]  # rows behind the last task belong to none
+        fact = np.append(self.trace.tasks[k].facts, -1)[np.minimum(rows.task, len(self.trace.tasks[k].facts))]
         return Lane(
             number=k, owner=owner, name=name, run=rows.run, posted=rows.posted, start=rows.start, end=rows.end,
             first=sums.first[rows.run], last=sums.last[rows.run], seconds=seconds, held=held, task=rows.task,
-            cause=rows.cause, in_pass=np.array([work in PASSES for work in works])[task],
-            busy=np.array([work in BUSY for work in works])[task], literal=rows.literal,
+            cause=rows.cause, in_pass=np.array([work in PASSES for work in works])[fact],
+            busy=np.array([work in BUSY for work in works])[fact], literal=rows.literal,
             messages=self.trace.messages.get(name),
         )  # fmt: skip
 

@@ -73,24 +73,39 @@ def tasks_of(lanes: Lanes, c: int) -> TaskTable:
 def passes_of(lanes: Lanes, c: int) -> Passes:
     """The passes of class *c*: segments of one pass joined."""
     tasks = tasks_of(lanes, c)
-    segments: dict[tuple[str, int, int], list[int]] = {}
-    for k, key in enumerate(zip(tasks.work, tasks.chunk.tolist(), tasks.microbatch.tolist(), strict=True)):
-        if key[0] in PASSES:
-            segments.setdefault(key, []).append(k)
-    first, last = (np.array([some[place] for some in segments.values()], np.int64) for place in (0, -1))
+    first, last = _segments(lanes, c, tasks)
     start, end = tasks.start[first], tasks.end[last]
     paired = last > first
     overlap = (start[1:] < end[:-1]) & (paired[1:] | paired[:-1])
     together = np.append(overlap, False) | np.append(False, overlap) if len(first) else paired
-    forward = np.array([key[0] == "F" for key in segments], bool)
+    work = tuple(map(tasks.work.__getitem__, first.tolist()))
+    forward = np.array([name == "F" for name in work], bool)
     return Passes(
-        work=tuple(key[0] for key in segments),
+        work=work,
         chunk=tasks.chunk[first],
         microbatch=tasks.microbatch[first],
         start=start,
         end=end,
         half=np.where(together, np.where(forward, 1, -1), 0),
     )
+
+
+def _segments(lanes: Lanes, c: int, tasks: TaskTable) -> tuple[Ints, Ints]:
+    """Of each pass of class *c*, in order, its first and its last task."""
+    facts = lanes.trace.tasks[lanes.compute[c].number].facts
+    names = [fact.work if fact.work in PASSES else "" for fact in lanes.trace.facts]
+    known = list(dict.fromkeys(names))
+    work = np.array([known.index(name) for name in names], np.int64)[facts]
+    which = np.flatnonzero(np.array([bool(name) for name in names], bool)[facts])
+    if not len(which):
+        return which, which
+    # Work, chunk and microbatch as one number: tasks with the same number are segments of one pass.
+    chunks, microbatches = int(tasks.chunk.max()) + 1, int(tasks.microbatch.max()) + 1
+    key = ((work * chunks + tasks.chunk) * microbatches + tasks.microbatch)[which]
+    _, first = np.unique(key, return_index=True)
+    _, last = np.unique(key[::-1], return_index=True)
+    order = np.argsort(first, kind="stable")
+    return which[first[order]], which[(len(key) - 1 - last)[order]]
 
 
 def in_flight(tasks: TaskTable) -> int:

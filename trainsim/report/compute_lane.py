@@ -46,7 +46,7 @@ class Stack(NamedTuple):
 
 def draw_compute(canvas: Canvas, actor: DrawnRank, top: float) -> None:
     """All that the compute chain of *actor* does in the window, in the lane under *top*."""
-    looks = {look: spans.clipped(canvas.window) for look, spans in actor.doing.items()}
+    looks = actor.doing(canvas.window)
     least = SEEN * canvas.pixel
     cut = {look: looks[look].where(looks[look].seconds >= least) for look in CUT_OUT if look in looks}
     groups, holes = actor.groups.clipped(canvas.window), union(cut.values())
@@ -133,7 +133,8 @@ def _number(canvas: Canvas, actor: DrawnRank, groups: PassGroups, stack: Stack, 
 def say_why(canvas: Canvas, actor: DrawnRank, top: float, *, update: bool = True) -> None:
     """What each wait is for, and what is done outside the passes."""
     rest, middle = actor.idle, top - TALL / 2
-    wide = rest.end - rest.start > 2 * canvas.pixel
+    first, last = canvas.window
+    wide = np.minimum(rest.end, last) - np.maximum(rest.start, first) > 2 * canvas.pixel
     for k in np.flatnonzero(wide & (rest.source >= 0)).tolist():
         text = reason(actor.stage, int(rest.source[k]), rest.what[k])
         canvas.note(Note(float(rest.start[k]), float(rest.end[k]), middle, text, "bubble", TALL))

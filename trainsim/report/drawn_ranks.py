@@ -13,7 +13,8 @@ from trainsim.analysis.idle import WORK, Idle, idle
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Ints, Lane, Lanes
 from trainsim.analysis.passes import Passes, UpdateSpan, passes_of, update_spans
-from trainsim.contracts.record import COMPUTE, Label
+from trainsim.contracts.record import Label
+from trainsim.contracts.trace import Spans
 from trainsim.report.intervals import Intervals, joined, union, without
 
 if TYPE_CHECKING:
@@ -87,10 +88,14 @@ class DrawnRank:
         starts, ends = ([np.zeros(0), *(getattr(lane, edge) for lane in lanes)] for edge in ("start", "end"))
         return Intervals(np.concatenate(starts), np.concatenate(ends))
 
-    @cached_property
-    def beside(self) -> dict[str, Looks]:
-        """Chains beside compute, by name."""
-        return {lane.name: self._beside(lane) for lane in self.lanes.others[self._class] if len(lane)}
+    @property
+    def chains(self) -> tuple[Lane, ...]:
+        """The chains beside compute that do anything."""
+        return tuple(lane for lane in self.lanes.others[self._class] if len(lane))
+
+    def beside(self, window: tuple[float, float]) -> dict[str, Looks]:
+        """What these chains do in *window*, by name."""
+        return {lane.name: self._beside(lane, window) for lane in self.chains}
 
     @cached_property
     def exposed(self) -> Intervals:
@@ -101,11 +106,10 @@ class DrawnRank:
         own = (rest.source == self.stage) & np.isin(np.array(rest.what, str), np.array([*carry], str))
         return joined(Intervals(rest.start, rest.end).where(own))[0]
 
-    @cached_property
-    def doing(self) -> Looks:
-        """What its compute chain does from 0 to the end of the run: spans by kind, exposed waits, other waits."""
+    def doing(self, window: tuple[float, float]) -> Looks:
+        """What its compute chain does in *window*: spans by kind, exposed waits, other waits."""
         trace = self.lanes.trace
-        spans = trace.spans(self.rank, COMPUTE)
+        spans = spans_within(self.lanes, self.lane.number, window)
         order = np.argsort(code := _looks(trace.labels)[1][spans.label], kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
         looks = {}
@@ -113,26 +117,32 @@ class DrawnRank:
             part = part[spans.end[part] > spans.start[part]]
             if len(part):
                 look = _looks(trace.labels)[0][int(code[part[0]])]
-                looks[look] = joined(Intervals(spans.start[part], spans.end[part]))[0]
+                looks[look] = joined(Intervals(spans.start[part], spans.end[part]))[0].clipped(window)
         busy = joined(union(looks.values()))[0]
-        exposed = without(self.exposed, busy)[0]
-        everything = Intervals(np.zeros(1), np.array([self.lanes.duration]))
+        exposed = without(self.exposed.clipped(window), busy)[0]
+        everything = Intervals(np.zeros(1), np.array([self.lanes.duration])).clipped(window)
         waits = without(without(everything, busy)[0], exposed)[0]
         return looks | {"exposed": exposed, "bubble": waits}
 
-    def _beside(self, lane: Lane) -> Looks:
-        """The spans of a chain, without the time in which it waits; its copies look like what they are for."""
-        trace = self.lanes.trace
-        spans = trace.spans(int(trace.representative[lane.owner]), lane.name)
-        looks = np.array([_look_beside(label, lane.name) for label in trace.labels], object)[spans.label]
+    def _beside(self, lane: Lane, window: tuple[float, float]) -> Looks:
+        """The spans of a chain in *window*, without the time in which it waits; its copies look like what they are
+        for."""
+        spans = spans_within(self.lanes, lane.number, window)
+        looks = np.array([_look_beside(label, lane.name) for label in self.lanes.trace.labels], object)[spans.label]
         order = np.argsort(spans.start, kind="stable")
         of = {look: order[looks[order] == look] for look in dict.fromkeys(looks.tolist())}
-        return {look: Intervals(spans.start[k], spans.end[k]) for look, k in of.items()}
+        return {look: Intervals(spans.start[k], spans.end[k]).clipped(window) for look, k in of.items()}
 
 
 def drawn_ranks(result: Result, ranks: Sequence[int]) -> tuple[DrawnRank, ...]:
     """The ranks to draw, in this order."""
     return tuple(DrawnRank(lanes=result.lanes, rank=rank) for rank in ranks)
+
+
+def spans_within(lanes: Lanes, number: int, window: tuple[float, float]) -> Spans:
+    """The spans of those rows of chain *number* that are, or partly are, in *window*: no others are worked out."""
+    rows = lanes.trace.rows(number)
+    return lanes.trace.spans_of(number, np.flatnonzero((rows.end > window[0]) & (rows.start < window[1])))
 
 
 def look_of(label: Label) -> str:
@@ -177,8 +187,10 @@ def together(passes: Passes) -> Iterator[tuple[int, ...]]:
 
 def grouped(passes: Passes) -> PassGroups:
     """All *passes*."""
-    pairs = [*together(passes)] if passes.half.any() else [(k,) for k in range(len(passes.work))]
-    first, last = (np.array([pair[place] for pair in pairs], np.int64) for place in (0, -1))
+    first = last = np.arange(len(passes.work))
+    if passes.half.any():
+        pairs = [*together(passes)]
+        first, last = (np.array([pair[place] for pair in pairs], np.int64) for place in (0, -1))
     forwards = np.array([work == "F" for work in passes.work], bool)
     forward = np.where(forwards[first], first, np.where(forwards[last], last, -1))
     other = np.where(~forwards[first], first, np.where(~forwards[last], last, -1))

@@ -18,7 +18,7 @@ def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, floa
     """What the window shows: passes as boxes, or (*detailed*) every kernel and collective."""
     canvas, rows, y = Canvas(window), list[Row](), 0.0
     for actor in stages:
-        streams = Streams(result.trace, actor, window) if detailed else None
+        streams = Streams(actor, window) if detailed else None
         top, places = y, dict[str, tuple[float, float]]()
         for k, stream in enumerate(("compute", *(streams.names if streams else thin_lanes(actor)))):
             bottom = y - (THIN if k else TALL)
@@ -36,6 +36,7 @@ def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, floa
 
 
 def _draw_waits(canvas: Canvas, actor: DrawnRank, top: float) -> None:
+    doing = actor.doing(canvas.window)
     for look in WAITS:
-        canvas.add(look, actor.doing[look], top - TALL, top)
+        canvas.add(look, doing[look], top - TALL, top)
     say_why(canvas, actor, top, update=False)

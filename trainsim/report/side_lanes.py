@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +10,8 @@ from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Floats, Ints
 from trainsim.report.canvas import GAP, Canvas, Note
 from trainsim.report.compute_lane import MAIN
-from trainsim.report.drawn_ranks import DrawnRank, look_of, named
+from trainsim.report.drawn_ranks import DrawnRank, look_of, named, spans_within
 from trainsim.report.intervals import Intervals, joined
-
-if TYPE_CHECKING:
-    from trainsim.contracts.trace import Trace
 
 LEAST = 0.12
 """The lowest band of a communication lane that is still seen, as a part of the lane."""
@@ -25,7 +21,7 @@ Places = dict[str, tuple[float, float]]
 
 def thin_lanes(actor: DrawnRank) -> tuple[str, ...]:
     """The names of the lanes under the compute lane."""
-    return (*(("pp",) if len(actor.sent.start) else ()), *actor.beside)
+    return (*(("pp",) if len(actor.sent.start) else ()), *(lane.name for lane in actor.chains))
 
 
 def draw_beside(canvas: Canvas, actor: DrawnRank, places: Places) -> None:
@@ -33,23 +29,24 @@ def draw_beside(canvas: Canvas, actor: DrawnRank, places: Places) -> None:
     share of that time."""
     if "pp" in places:
         canvas.add("pp", actor.sent, *places["pp"], beside=True)
-    for name, looks in actor.beside.items():
+    for name, looks in actor.beside(canvas.window).items():
         bottom, top = places[name]
         for look, spans in looks.items():
-            boxes, share = joined(spans.clipped(canvas.window), canvas.pixel)
+            boxes, share = joined(spans, canvas.pixel)
             canvas.add(look, boxes, bottom, bottom + (top - bottom) * np.maximum(share, LEAST), beside=True)
 
 
 class Streams:
     """The spans of one rank in a window, by stream."""
 
-    def __init__(self, trace: Trace, actor: DrawnRank, window: tuple[float, float]):
+    def __init__(self, actor: DrawnRank, window: tuple[float, float]):
+        trace = actor.lanes.trace
         self.actor, self.labels = actor, trace.labels
         self.columns: list[tuple[Ints, Floats, Floats]] = []
         names: dict[str, None] = {}
         stream = np.array([label.stream for label in self.labels], object)
         for chain in trace.chain_names(actor.rank):
-            s = trace.spans(actor.rank, chain)
+            s = spans_within(actor.lanes, trace.number[int(trace.rank_class[actor.rank]), chain], window)
             of = np.flatnonzero((s.end > window[0]) & (s.start < window[1]))
             self.columns.append((s.label[of], s.start[of], s.end[of]))
             names |= dict.fromkeys(stream[np.unique(s.label[of])].tolist() if len(of) else [])
