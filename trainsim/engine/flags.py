@@ -56,4 +56,4 @@ def alike(known: bytes, fresh: bytes, at: int, by: int) -> int:
     if known[at]:
         gap = ahead.find(0)
         return sys.maxsize if gap < 0 or 0 <= soon <= gap else gap
-    return min(found if found >= 0 else sys.maxsize for found in (ahead.find(1), soon))
+    return min(place if place >= 0 else sys.maxsize for place in (ahead.find(1), soon))

@@ -20,7 +20,7 @@ def islands(tracks: Sequence[Track], posters: Mapping[int, frozenset[int]]) -> l
     together = _Unions({track.chain.rank_class for track in tracks})
     steady: dict[int, int] = {}
     gated: list[tuple[int, int, frozenset[int]]] = []
-    everything = [(track.chain.rank_class, *found) for track in tracks for found in _reaches(track)]
+    everything = [(track.chain.rank_class, *reach) for track in tracks for reach in _reaches(track)]
     for rank_class, reach, often in everything:
         together.unite(rank_class, *(flags.rank_class for flags in reach.flags))
         if often:
@@ -30,7 +30,7 @@ def islands(tracks: Sequence[Track], posters: Mapping[int, frozenset[int]]) -> l
     for rank_class, reach, _ in everything:
         needed = frozenset(c for group in reach.groups for c in posters[group])
         gated += ((rank_class, steady[resource], needed) for resource in reach.resources if resource in steady)
-    while any(together.meddles(*one) for one in gated):
+    while any(together.meddles(*use) for use in gated):
         pass
     return together.sets()
 
@@ -65,7 +65,7 @@ class _Unions:
         return True
 
     def sets(self) -> list[frozenset[int]]:
-        found: dict[int, set[int]] = defaultdict(set)
+        by_root: dict[int, set[int]] = defaultdict(set)
         for c in self._parent:
-            found[self.root(c)].add(c)
-        return [frozenset(some) for some in found.values()]
+            by_root[self.root(c)].add(c)
+        return [frozenset(some) for some in by_root.values()]

@@ -136,8 +136,8 @@ class Island:
         for flags, old, fresh in zip(self.flags, before.flags, advance.flags, strict=True):
             if fresh[-1]:
                 return 0
-            found = (alike(old, fresh, at, advance.microbatches) for at in about.get(flags, ()))
-            times = min([times, *found, self._until_woken(flags, fresh, advance)])
+            alike_for = (alike(old, fresh, at, advance.microbatches) for at in about.get(flags, ()))
+            times = min([times, *alike_for, self._until_woken(flags, fresh, advance)])
         return times
 
     def _until_woken(self, flags: Flags, fresh: bytes, advance: Advance) -> int:

@@ -203,20 +203,22 @@ class Performance:
         """Write the rows of a member's chains, and let those that follow compute stand where they stand now."""
         company, movement = self.company, self.movement
         assert movement is not None
-        bases = [number for one, base in zip(company.chains, self.rows, strict=True) for number in (one.number, base)]
+        bases = [
+            number for player, base in zip(company.chains, self.rows, strict=True) for number in (player.number, base)
+        ]
         for place in company.own[member]:
-            one, voice, base = company.chains[place], movement.voices[place], self.rows[place]
-            record = one.rows
-            one.add((-1 - voice.passage, microbatch, self.began, len(record.bases)))
+            player, voice, base = company.chains[place], movement.voices[place], self.rows[place]
+            record = player.rows
+            player.add((-1 - voice.passage, microbatch, self.began, len(record.bases)))
             record.bases.extend(bases)
             record.hidden += voice.rows - 1
             record.tasks.extend([base + row for row in voice.tasks])
             for row, of in voice.outside:
-                cause = self.cause((OUTSIDE, of), own=one is chain and of == company.score.starts[member])
+                cause = self.cause((OUTSIDE, of), own=player is chain and of == company.score.starts[member])
                 if cause is not None:
                     record.causes.extend((base + row, *cause))
-            if one is not chain:
-                _skip(one, len(voice.tasks))
+            if player is not chain:
+                _skip(player, len(voice.tasks))
         chain.cause = self.cause(movement.endings[member].cause, own=True)
 
     @property
@@ -226,7 +228,7 @@ class Performance:
     def relative(self, view: View) -> Facts:
         """Who is there since when, and what is missing."""
         chains = zip(self.company.chains, self.rows, strict=True)
-        rows = tuple(view.cause((one.number, row)) for one, row in chains)
+        rows = tuple(view.cause((player.number, row)) for player, row in chains)
         causes = tuple(map(view.cause, (*self.causes, *self.because)))
         waiting = tuple(None if done.processed else view.event(done) for done in self.done)
         missing = tuple(map(view.number, self.missing.values()))
@@ -236,7 +238,7 @@ class Performance:
     def moved(self, by: Move) -> None:
         self.began += by.seconds
         self.causes, self.because = (list(map(by.cause, causes)) for causes in (self.causes, self.because))
-        self.rows = [row + by.rows[one.number] for one, row in zip(self.company.chains, self.rows, strict=True)]
+        self.rows = [row + by.rows[player.number] for player, row in zip(self.company.chains, self.rows, strict=True)]
         self.microbatch += by.microbatches
 
 

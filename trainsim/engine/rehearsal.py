@@ -150,8 +150,10 @@ class Score:
         self.ends = [member.end for member in members]
         self.starts = [member.untils[0].number for member in members]
         self.leaders = list(accumulate((len(member.chains) for member in members[:-1]), initial=0))
-        all_of = [(one, m - low) for tasks in every for operations, m in tasks for one in operations]
-        self.flags = [(one.flags, microbatch) for one, microbatch in all_of if isinstance(one, Set | Await)]
+        all_of = [(operation, m - low) for tasks in every for operations, m in tasks for operation in operations]
+        self.flags = [
+            (operation.flags, microbatch) for operation, microbatch in all_of if isinstance(operation, Set | Await)
+        ]
         self.known: dict[tuple[float, ...], Movement] = {}
 
 

@@ -68,7 +68,7 @@ def _first(columns: Columns, kind: type[Wait] | type[Signal], names: set[str]) -
     every: list[tuple[Wait | Signal, ...]] = [
         template.posted.waits if kind is Wait else template.posted.signals for template in columns.templates
     ]
-    some = [[i for i in one if i.event in names] for one in every]
+    some = [[i for i in listed if i.event in names] for listed in every]
     out: dict[Event, int] = {}
     for task in np.flatnonzero(np.array([bool(i) for i in some], bool)[columns.template]).tolist():
         for i in some[columns.template[task]]:

@@ -43,16 +43,16 @@ class Snippet:
         self._asked = {wait.event for some in posted for wait in some.waits}
         self._told = {signal.event for some in posted for signal in some.signals}
         self.first, self.last = self._begins(tasks[0][0]), self._ends(tasks[-1][0])
-        mine = self._compute(tasks, self._room_tasks(own))
+        compute = self._compute(tasks, self._room_tasks(own))
         others = [self._counted(self._room_tasks(some)) for some in beside]
         self.lineup: Lineup | None = None
         self.groups: set[int] = set()
-        if mine is not None:
-            mine[0][0].insert(0, self._untils[0])
-            mine[-1][0].append(end := Tap(room.clock, None))
-            chains_of = [mine, *others]
+        if compute is not None:
+            compute[0][0].insert(0, self._untils[0])
+            compute[-1][0].append(end := Tap(room.clock, None))
+            chains_of = [compute, *others]
             self.lineup = Lineup(chains_of, self._untils, self._taps, end)
-            self.groups = {one.group for one in _flat(chains_of) if isinstance(one, Post)}
+            self.groups = {operation.group for operation in _flat(chains_of) if isinstance(operation, Post)}
             self._leave(chains_of)
 
     def _room_tasks(self, columns: Columns) -> Tasks:
@@ -65,11 +65,11 @@ class Snippet:
         if self.lineup is None or not self.patient:
             return False
         compute, *others = self.lineup.chains
-        follow = all(isinstance(one, Post | Await | Set) for one in _flat(others))
-        for one in _flat([compute]):
-            if isinstance(one, Post) or (isinstance(one, Await) and follow):
+        follow = all(isinstance(operation, Post | Await | Set) for operation in _flat(others))
+        for operation in _flat([compute]):
+            if isinstance(operation, Post) or (isinstance(operation, Await) and follow):
                 return True
-            if isinstance(one, Tap) and one.operation is not None:
+            if isinstance(operation, Tap) and operation.operation is not None:
                 return False
         return False
 
@@ -77,7 +77,7 @@ class Snippet:
         return [(operations, microbatch - self._base) for operations, microbatch in tasks]
 
     def _begins(self, operations: Operations) -> int:
-        first = next((k for k, one in enumerate(operations) if self._inside(one)), len(operations))
+        first = next((k for k, operation in enumerate(operations) if self._inside(operation)), len(operations))
         while first and _takes_time(operations[first - 1]):
             first -= 1
         return first
@@ -97,12 +97,12 @@ class Snippet:
     def _compute(self, tasks: Tasks, doubles: Tasks) -> list[tuple[list[Compiled], int]] | None:
         """The operations of compute in a rehearsal, or nothing if one of them cannot be there."""
         out: list[tuple[list[Compiled], int]] = []
-        for k, ((mine, microbatch), (theirs, _)) in enumerate(zip(tasks, doubles, strict=True)):
+        for k, ((operations, microbatch), (doubled, _)) in enumerate(zip(tasks, doubles, strict=True)):
             some = slice(self.first if k == 0 else 0, self.last if k == len(tasks) - 1 else None)
             out.append(([], microbatch - self._base))
-            if len(mine) != len(theirs):
+            if len(operations) != len(doubled):
                 return None
-            for operation, double in zip(mine[some], theirs[some], strict=True):
+            for operation, double in zip(operations[some], doubled[some], strict=True):
                 stands_in = self._double(operation, double, microbatch - self._base)
                 if stands_in is None:
                     return None
@@ -127,9 +127,9 @@ class Snippet:
 
     def _leave(self, chains: Sequence[Tasks]) -> None:
         """Events that are set and nobody in the stretch waits for."""
-        every = [(one, ahead) for tasks in chains for operations, ahead in tasks for one in operations]
-        heard = {(one.event, ahead) for one, ahead in every if isinstance(one, Await)}
-        told = {(one.event, ahead) for one, ahead in every if isinstance(one, Set)}
+        every = [(operation, ahead) for tasks in chains for operations, ahead in tasks for operation in operations]
+        heard = {(operation.event, ahead) for operation, ahead in every if isinstance(operation, Await)}
+        told = {(operation.event, ahead) for operation, ahead in every if isinstance(operation, Set)}
         self.leaves = [(self.actor.event(event), ahead) for event, ahead in sorted(told - heard)]
 
 
@@ -138,4 +138,4 @@ def _takes_time(operation: Compiled) -> bool:
 
 
 def _flat(chains: Sequence[Tasks]) -> Iterable[Compiled]:
-    return (one for tasks in chains for operations, _ in tasks for one in operations)
+    return (operation for tasks in chains for operations, _ in tasks for operation in operations)

@@ -41,8 +41,8 @@ def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes:
         some = [track for track in tracks if track.chain.rank_class in classes]
         reference = max(some, key=lambda track: int(track.times[track.often].max(initial=0)))
         if reference.often.any():
-            mine = [lane for lane in lanes if lane.rank_class in classes]
-            island = Island(clock, some, [actors[c] for c in sorted(classes)], mine, len(chains) + len(lanes))
+            own_lanes = [lane for lane in lanes if lane.rank_class in classes]
+            island = Island(clock, some, [actors[c] for c in sorted(classes)], own_lanes, len(chains) + len(lanes))
             Watcher(island, reference).go_on()
 
 

@@ -60,8 +60,8 @@ def followers(program: Program) -> dict[str, Beside]:
         return {}
     pairs = [pair for ends in candidates.values() for pair in ends if pair]
     begins, overs = {begin for begin, _ in pairs}, {over for _, over in pairs}
-    found = _found(program.columns[COMPUTE], begins - set(_set_by_others(program)), overs)
-    known = {name: _beside(program.columns[name], ends, found) for name, ends in candidates.items()}
+    places = _found(program.columns[COMPUTE], begins - set(_set_by_others(program)), overs)
+    known = {name: _beside(program.columns[name], ends, places) for name, ends in candidates.items()}
     return {name: beside for name, beside in known.items() if beside is not None}
 
 
@@ -92,7 +92,9 @@ def _alike(program: Program, names: list[str], first: Ints, shape: Ints, place: 
         every = [(COMPUTE, first[some], tasks), *zip(names, place[some].T, counts, strict=True)]
         base = columns[COMPUTE].microbatch[first[some], None]
         windows = [(columns[name], at[:, None] + np.arange(count)) for name, at, count in every]
-        key = np.hstack([part for one, at in windows for part in (one.template[at], one.microbatch[at] - base)])
+        key = np.hstack(
+            [part for of_chain, at in windows for part in (of_chain.template[at], of_chain.microbatch[at] - base)]
+        )
         _, which = np.unique(key, axis=0, return_inverse=True)
         for same in range(int(which.max()) + 1):
             here = which.ravel() == same
@@ -116,7 +118,7 @@ def _ends(program: Program, chain: str) -> Ends:
             return []
     told = {signal.event for template in templates for signal in template.posted.signals}
     others = [columns for name, columns in program.columns.items() if name not in (COMPUTE, chain)]
-    heard = any(wait.event in told for one in others for t in one.templates for wait in t.posted.waits)
+    heard = any(wait.event in told for columns in others for t in columns.templates for wait in t.posted.waits)
     return [] if heard else out
 
 
@@ -157,18 +159,18 @@ def _found(columns: Columns, begins: set[str], overs: set[str]) -> dict[str, Int
     return out
 
 
-def _beside(columns: Columns, ends: Ends, found: Mapping[str, Ints]) -> Beside | None:
+def _beside(columns: Columns, ends: Ends, places: Mapping[str, Ints]) -> Beside | None:
     """What is beside each task, or None unless that is known of all."""
     first, last = np.full(len(columns.template), -1), np.full(len(columns.template), -1)
     for at, pair in zip(columns.places(), ends, strict=True):
         if pair is None:
             continue
-        if pair[0] not in found or pair[1] not in found:
+        if pair[0] not in places or pair[1] not in places:
             return None
         microbatch = columns.microbatch[at]
-        if int(microbatch.max()) >= len(found[pair[0]]):
+        if int(microbatch.max()) >= len(places[pair[0]]):
             return None
-        first[at], last[at] = found[pair[0]][microbatch], found[pair[1]][microbatch]
+        first[at], last[at] = places[pair[0]][microbatch], places[pair[1]][microbatch]
         if (first[at] < 0).any() or (last[at] < first[at]).any():
             return None
     tells = np.array([pair is None for pair in ends])[columns.template]

@@ -65,20 +65,30 @@ class ComputeChain:
         usual.subtract(kinds[k] for k in special)
         made = {kind: self._single(kind, {}) for kind, times in usual.items() if times}
         column = [made.get(kind) for kind in kinds]
-        for k, one in special.items():
-            column[k] = one
-        return self._tasks([one for one in column if one is not None], [slot.microbatch + shift for slot in slots])
+        for k, carried in special.items():
+            column[k] = carried
+        return self._tasks(
+            [carried for carried in column if carried is not None], [slot.microbatch + shift for slot in slots]
+        )
 
     def _tasks(self, passes: list[_Made], microbatches: list[int]) -> list[Task]:
         """The tasks of *passes* on the compute chain; those beside them are added to their chains."""
-        distinct = {id(one): one for one in passes}.values()
-        for name in dict.fromkeys(lane for one in distinct for lane in one.lanes):
-            some = ((one.lanes[name], b) for one, b in zip(passes, microbatches, strict=True) if name in one.lanes)
+        distinct = {id(carried): carried for carried in passes}.values()
+        for name in dict.fromkeys(lane for carried in distinct for lane in carried.lanes):
+            some = (
+                (carried.lanes[name], b)
+                for carried, b in zip(passes, microbatches, strict=True)
+                if name in carried.lanes
+            )
             self.lanes.setdefault(name, []).extend(map(Task._make, some))
-        for name in dict.fromkeys(chain for one in distinct for chain in one.flights):
-            some = ((one.flights[name], b) for one, b in zip(passes, microbatches, strict=True) if name in one.flights)
+        for name in dict.fromkeys(chain for carried in distinct for chain in carried.flights):
+            some = (
+                (carried.flights[name], b)
+                for carried, b in zip(passes, microbatches, strict=True)
+                if name in carried.flights
+            )
             self._flights[name].extend(map(Task._make, some))
-        return list(map(Task._make, zip([one.main for one in passes], microbatches, strict=True)))
+        return list(map(Task._make, zip([carried.main for carried in passes], microbatches, strict=True)))
 
     def _items(self, step: int) -> Iterator[Task]:
         """A step in which pairs, exchanges of messages or updates are among the passes."""

@@ -122,8 +122,8 @@ class _Posts(NamedTuple):
         """Whether both post the same in the same order: mostly they do it template by template."""
         number: dict[tuple[tuple[str, float], ...], int] = {}
         a, b = (
-            np.array([number.setdefault(posts, len(number)) for posts in one.of], np.int64)[one.template]
-            for one in (self, other)
+            np.array([number.setdefault(posts, len(number)) for posts in posting.of], np.int64)[posting.template]
+            for posting in (self, other)
         )
         return np.array_equal(a, b) or self.all == other.all
 
