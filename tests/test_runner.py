@@ -110,7 +110,7 @@ def test_neither_the_order_nor_a_death_of_processes_matters(
     order: list[int], dies: set[int], data: st.DataObject
 ) -> None:
     """Processes answer in any order; one that is killed takes all that is under way with it, and its point is lost."""
-    todo = [Prepared(BASE, None, str(n), n) for n in range(5)]
+    todo = [Prepared(BASE, "", None, str(n), n) for n in range(5)]
     killed: set[int] = set()
 
     def parallel(tasks: dict[int, Prepared], keep: object, workers: object) -> Iterator[tuple[int, Any]]:

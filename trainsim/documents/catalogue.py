@@ -127,7 +127,7 @@ class Catalogue:
         return [*out, document]
 
     def _shown(self, path: Path) -> str:
-        return f"{path.parent.name}/{path.name}" if path in self.files.values() else str(path)
+        return f"{path.parent.name}/{path.name}" if path.parent in self.folders else str(path)
 
 
 def _listed(folder: Path) -> list[str]:
@@ -146,6 +146,8 @@ def _files(folder: Path, names: tuple[str, ...]) -> Mapping[str, Path]:
 def _merged(lineage: tuple[Document, ...], depth: int) -> Document:
     """The last document on top of those before it."""
     own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
+    if len(lineage) == 1 and "base" not in data:
+        return own  # itself, which knows its content once it was asked for
     for document in lineage[1:]:
         data = merged({key: value for key, value in data.items() if key not in OWN}, document.data, depth)
         origin = replace(document.origin, below=origin)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from trainsim.contracts.job import Job
 from trainsim.errors import ScenarioError, TrainsimError
 from trainsim.report.progress import bar
 from trainsim.result.result import Result
+from trainsim.scenario.named import content
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.trial import NOT_RUN, Failure, Outcome, Trial, run
 
@@ -19,10 +21,12 @@ STARTING = 4.0
 """Seconds that processes must save before it pays to start them."""
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Prepared:
     """A trial ready to run. Equal ones give equal results, so one of them is run."""
 
-    scenario: Scenario
+    scenario: Scenario = field(compare=False)  # its ``content`` speaks for it, and is read from the files once
+    content: str
     job_change: Callable[[Job], Job] | None
     name: str  # two files may say the same under two names
     folder: Any  # and mean other files beside them
@@ -96,7 +100,8 @@ def failed(error: Exception) -> Failure:
 def _task(trial: Trial) -> Prepared | Failure:
     try:
         scenario = trial.scenario()
-        return Prepared(scenario, trial.job_change, scenario.name, scenario.origin.folder)
+        says = content(scenario.spec, scenario.origin)
+        return Prepared(scenario, says, trial.job_change, scenario.name, scenario.origin.folder)
     except Exception as error:
         return failed(error)
 
