@@ -10,9 +10,11 @@ import pytest
 from tests.jobs import same_spans, small
 from trainsim.collectives import algorithms
 from trainsim.contracts.system import System
+from trainsim.documents.document import _read
 from trainsim.engine import run
 from trainsim.fold import fold, prune, quotient
 from trainsim.fold.quotient import Quotient
+from trainsim.optimizers import OPTIMIZERS, load_optimizer, yardstick
 from trainsim.program.lower import lower
 from trainsim.program.network import Network
 from trainsim.program.parts import work_out
@@ -97,3 +99,17 @@ def test_a_new_algorithm_is_weighed_though_others_were_kept(monkeypatch: pytest.
 def test_coarse_blocks_are_worked_out_once() -> None:
     parts = work_out(small(simulation__detail="block"))
     assert parts.coarse(parts.layers[0]) is parts.coarse(parts.layers[1])
+
+
+def test_the_yardstick_of_optimizers_is_adam_as_it_ships() -> None:
+    assert yardstick() is yardstick()
+    assert yardstick() == load_optimizer("adam")
+
+
+def test_a_document_without_a_base_is_the_one_that_was_read() -> None:
+    kept = OPTIMIZERS.find("adam")
+    assert kept is OPTIMIZERS.find("adam")
+    _read.cache_clear()
+    fresh = OPTIMIZERS.find("adam")
+    assert fresh is not kept
+    assert (fresh, fresh.origin.file, fresh.origin.lines) == (kept, kept.origin.file, kept.origin.lines)

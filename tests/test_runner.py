@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import trainsim.errors
 from trainsim.errors import Deadlock, ScenarioError, TrainsimError, UnknownName
 from trainsim.result.result import Result
+from trainsim.scenario.named import content
 from trainsim.scenario.scenario import Scenario
 from trainsim.study import runner as runners
 from trainsim.study.runner import Prepared, Runner
@@ -200,3 +201,16 @@ def test_an_interrupt_keeps_what_is_finished(monkeypatch: pytest.MonkeyPatch) ->
 def test_workers_are_one_or_more(workers: Any) -> None:
     with pytest.raises(ScenarioError, match="workers"):
         Runner(keep=step, workers=workers)
+
+
+def test_what_a_scenario_says_is_read_once_to_compare_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+
+    def counted(*scenario: Any) -> str:
+        read.append(scenario)
+        return content(*scenario)
+
+    monkeypatch.setattr("trainsim.study.runner.content", counted)
+    outcomes = Runner(keep=step, workers=1).run([trial(parallel__tp=tp) for tp in (1, 2, 1)], "test")
+    assert len(read) == 3
+    assert outcomes[0].value == outcomes[2].value

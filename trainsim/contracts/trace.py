@@ -123,11 +123,18 @@ class Trace:
     def classes(self) -> int:
         return len(self.representative)
 
-    @cached_property
+    @property
     def labels(self) -> tuple[Label, ...]:
         """All labels of the step, each once."""
+        return self._numbered[0]
+
+    @cached_property
+    def _numbered(self) -> tuple[tuple[Label, ...], dict[int, list[int]]]:
+        """All labels, and for the labels of each run, by their id, their numbers: labels are long to compare."""
+        number: dict[Label, int] = {}
         shared = {id(run.labels): run.labels for run in self.runs}
-        return tuple(dict.fromkeys(label for labels in shared.values() for label in labels))
+        of_runs = {key: [number.setdefault(label, len(number)) for label in labels] for key, labels in shared.items()}
+        return tuple(number), of_runs
 
     @cached_property
     def offset(self) -> Ints:
@@ -145,8 +152,7 @@ class Trace:
     @cached_property
     def run_spans(self) -> RunSpans:
         """The spans of all runs."""
-        number = {label: k for k, label in enumerate(self.labels)}
-        numbered = {id(run.labels): [number[label] for label in run.labels] for run in self.runs}
+        _, numbered = self._numbered
         size = np.array([len(run.labels) for run in self.runs], np.int64)
         start, end = (np.array(list(_flatten(run[k] for run in self.runs)), np.float64) for k in (2, 3))
         shared = [run.alone for run in self.runs if run.alone]

@@ -46,7 +46,7 @@ class Catalogue:
     def files(self) -> Mapping[str, Path]:
         """The file of each name, in order."""
         for folder in self.folders:
-            if files := _files(folder, tuple(name for name in _listed(folder) if name.endswith(".yaml"))):
+            if files := _files(folder, tuple(_listed(folder))):
                 return files
         return {}
 
@@ -139,8 +139,9 @@ def _listed(folder: Path) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _files(folder: Path, names: tuple[str, ...]) -> Mapping[str, Path]:
-    """The files of a folder by what they are called, in order; a listing is looked at often and seldom new."""
-    return {file.stem: file for file in sorted((folder / name for name in names), key=lambda file: file.stem)}
+    """The data files of a folder by what they are called, in order; a listing is looked at often and seldom new."""
+    files = (folder / name for name in names if name.endswith(".yaml"))
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
 def _merged(lineage: tuple[Document, ...], depth: int) -> Document:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from trainsim.contracts.job import Job
 from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.garbage import no_search_for_cycles
 from trainsim.report.progress import bar
 from trainsim.result.result import Result
 from trainsim.scenario.named import content
@@ -84,7 +85,8 @@ class Runner(Generic[T]):
 def attempt(task: Prepared, keep: Callable[[Result], T]) -> T | Failure:
     """What is kept of the result of *task*, or why there is none, whatever went wrong."""
     try:
-        return keep(run(task.scenario, task.job_change))
+        with no_search_for_cycles():  # next to nothing of a point refers back, and all of it is gone with the point
+            return keep(run(task.scenario, task.job_change))
     except Exception as error:
         return failed(error)
 
