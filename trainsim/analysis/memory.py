@@ -176,7 +176,7 @@ class _MemoryChanges:
 def _changes(lanes: Lanes, rank_class: int) -> _MemoryChanges:
     chains = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
     times, category, nbytes = (np.concatenate([columns[i] for columns in chains]) for i in range(3))
-    order = np.lexsort((np.arange(len(times)), nbytes > 0, times))
+    order = np.lexsort((nbytes > 0, times))  # which leaves what is alike in its order
     return _MemoryChanges(times[order], category[order].astype(np.int64), nbytes[order])
 
 
@@ -207,17 +207,13 @@ def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemory:
-    """Levels of all categories of one class."""
+    """Levels of all categories of one class; of one that never changes a single number is kept."""
     static = lanes.trace.memory[rank_class]
-    steps = np.zeros((len(CATEGORIES), len(changes.times) + 2))
-    for row, category in enumerate(CATEGORIES):
-        steps[row, 0] = getattr(static, category, 0.0) if category != "slack" else 0.0
-    steps[changes.category, np.arange(len(changes.times)) + 1] = changes.nbytes
-    held = np.cumsum(steps, axis=1)
+    held = [_level(changes, k, getattr(static, name, 0.0) * (name != "slack")) for k, name in enumerate(CATEGORIES)]
     slack, framework = CATEGORIES.index("slack"), CATEGORIES.index("framework")
-    given_out = held.sum(0) - held[framework]
+    given_out = _sum(held) - held[framework]
     held[slack] = static.slack * np.maximum.accumulate(given_out)
-    top = held.sum(0)
+    top = _sum(held)
     at = int((given_out + held[framework]).argmax())
     times = np.concatenate([[0.0], changes.times, [lanes.duration]])
     return StageMemory(
@@ -225,10 +221,28 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
         rank=int(lanes.trace.representative[rank_class]),
         peak=float(top[at]),
         peak_at_s=float(times[at]),
-        at_peak={category: float(held[row, at]) for row, category in enumerate(CATEGORIES)},
+        at_peak={category: float(held[row][at]) for row, category in enumerate(CATEGORIES)},
         times=times,
         levels={category: held[row] for row, category in enumerate(CATEGORIES) if held[row].any()},
     )
+
+
+def _level(changes: _MemoryChanges, category: int, first: float) -> Floats:
+    """The bytes of a category at the start, after each of *changes* and at the end; it begins with *first*."""
+    own, size = changes.category == category, len(changes.times) + 2
+    if not own.any():
+        return np.broadcast_to(np.float64(first), size)
+    steps = np.zeros(size)
+    steps[0], steps[1:-1][own] = first, changes.nbytes[own]
+    return np.cumsum(steps)
+
+
+def _sum(levels: list[Floats]) -> Floats:
+    """All *levels* together, added up in their order."""
+    total = levels[0].copy()
+    for level in levels[1:]:
+        total += level
+    return total
 
 
 def at_peak(lanes: Lanes, stage: StageMemory) -> Moment:
