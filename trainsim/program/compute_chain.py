@@ -144,7 +144,9 @@ class ComputeChain:
                 self._pairs[first, second] = made
         microbatches = [slot.microbatch + self._shift(step) for slot in pair]
         for turn in made:
-            yield from self._tasks([_Made(turn.compute, turn.lanes, {})], [microbatches[turn.who]])
+            for name, beside in turn.lanes.items():
+                self.lanes.setdefault(name, []).append(Task(beside, microbatches[turn.who]))
+            yield Task(turn.compute, microbatches[turn.who])
 
     def _pass(self, kind: Kind, cuts: Cuts, *, coarse: bool = False) -> Pass:
         parts = self.rank_plan.parts.slices[kind.piece]
