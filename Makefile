@@ -11,7 +11,7 @@ PYTEST_FLAGS ?= -n auto
 demo: $(VENV)/installed
 	$(BIN)/trainsim run scenarios/bloom_3d.yaml --out out/bloom_3d
 	@echo
-	@echo "The Gantt chart of the step:     out/bloom_3d/gantt.png (or gantt.svg to zoom)"
+	@echo "The Gantt chart of the step:     out/bloom_3d/gantt.png"
 	@echo "The same as a page with numbers: out/bloom_3d/report.html"
 	@echo "Every kernel of one pipeline:    out/bloom_3d/trace.json.gz, opens in https://ui.perfetto.dev"
 

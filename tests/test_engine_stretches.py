@@ -226,6 +226,35 @@ def test_a_stretch_that_sends_before_it_has_waited_goes_on_operation_by_operatio
     both(fold(prune(system)))
 
 
+def test_what_a_stretch_tells_may_be_asked_for_later():
+    """Compute waits for it in a task of its own, after the stretch."""
+    side = [Wait("go"), MEET, Signal("later"), Signal("done")]
+    system = pipeline(([*MAIN, SEND], side), ([Wait("in"), *MAIN], SIDE))
+    sender = system.programs[0]
+    after = Template("after", 0, (Wait("later"), K))
+    sender.chains["compute"] = tuple(
+        t for task in sender.chains["compute"] for t in (task, Task(after, task.microbatch))
+    )
+    together, _ = both(fold(prune(system)))
+    assert len(together.passages)
+
+
+@pytest.mark.parametrize("slow", [{0: 4.0}, {1: 4.0, 2: 3.0}])
+def test_a_message_of_a_member_does_not_wait_for_the_others(slow):
+    """It is sent before all members of the group have met."""
+    sender = [K, Signal("go"), SEND, K, Wait("done"), K]
+    both(fold(prune(pipeline((sender, SIDE), ([Wait("in"), *MAIN], SIDE), slow=slow))))
+
+
+def test_members_that_run_different_programs():
+    """Their stretches differ, so they go through them each by itself, collective by collective."""
+    hardware = Hardware(ranks=2)
+    programs = [program(MAIN, SIDE, 4), program([K, *MAIN, K], SIDE, 4)]
+    system = hardware.system(programs, [0, 1], {LANE: rings(hardware, np.arange(2).reshape(1, 2), sm=0.2)})
+    together, _ = both(fold(prune(system)))
+    assert not len(together.passages)
+
+
 def test_who_is_stuck_in_a_stretch_is_told():
     stuck = [K, Signal("go"), K, Wait("never"), Wait("done"), K]
     quotient = fold(prune(pipeline((stuck, SIDE), ([Wait("in"), *MAIN], SIDE))))

@@ -90,10 +90,12 @@ def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: 
     job = base.resolve()
     with working(base.name, lambda: why_long(job)) as phase:
         result = base.run(phase)
-    if as_json:
-        print_json(result.to_dict())
+        phase("summing up")
+        answer = result.to_dict() if as_json else summary(result)
+    if isinstance(answer, dict):
+        print_json(answer)
         return result
-    render(summary(result))
+    render(answer)
     if not result.memory.fits:
         print_lines([f"What would make it fit: {words('trainsim show memory', scenario, changes)}", ""])
     return result
@@ -102,10 +104,11 @@ def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: 
 def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
     from trainsim.report.chrome import excerpt
     from trainsim.report.files import save
+    from trainsim.report.long_runs import why_long
     from trainsim.report.progress import working
     from trainsim.report.text import written
 
-    with working(result.name) as phase:
+    with working(result.name, lambda: why_long(result.job)) as phase:
         phase("drawing")
         whole = WHOLE_TRACE in kinds  # every span of a pipeline, however large the file
         paths = save(result, folder, [*kinds, *(["trace"] if whole else [])], whole_trace=whole)

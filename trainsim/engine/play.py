@@ -186,6 +186,7 @@ class Performance:
         self.movement = self.company.room.movement(self.company.score, tuple(self.comes))
         passed = self.clock.now - self.began
         for deed in self.movement.deeds:
+            assert deed.after >= passed, "others see something of a stretch before all is known of it"
             self.clock.call(Due(self, deed).do, deed.after - passed)
         for done, ending in zip(self.done, self.movement.endings, strict=True):
             self.clock.fire(done, ending.seconds - passed)
