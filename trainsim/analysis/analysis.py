@@ -219,9 +219,8 @@ class Analysis:
             out.append(
                 f"HFU {self.hfu:.0%}: a factor below 1 in what_if makes kernels faster than the datasheet's peak."
             )
-        if (
-            abs(difference(self.step_time, self.simulation.estimate.seconds)) > UNEXPLAINED
-        ):  # why takes long to find out
+        # The reason takes long to find out, so it is only asked for where the difference is large.
+        if abs(difference(self.step_time, self.simulation.estimate.seconds)) > UNEXPLAINED:
             out.append(
                 f"The simulation differs from the closed form by {self.estimate.difference:+.1%}: "
                 f"{self.estimate.explanation}."

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program
 
+FLOOR = 0.05  # of a resource: what holds leave to the others at worst, so that nothing ever stands still
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -59,16 +59,11 @@ class RunSpans(NamedTuple):
 
 
 class FlatPassages(NamedTuple):
-    """All passages behind each other: sizes and first rows by passage, the rest by row as in ``Passage``."""
+    """All passages behind each other, as one: ``rows``; sizes and first rows by passage."""
 
     size: Ints
     first: Ints
-    run: Ints
-    microbatch: Ints
-    posted: Floats
-    start: Floats
-    source: Ints
-    cause: Ints
+    rows: Passage
 
 
 class Spans(NamedTuple):
@@ -273,19 +268,19 @@ class Trace:
         cause = np.full(len(entry), -1, np.int64)
         where = np.flatnonzero(run < 0)
         at, begin, base = every.first[-1 - run[where]] + inside[where], posted[where], start[where].astype(np.int64)
-        run[where], microbatch[where] = every.run[at], microbatch[where] + every.microbatch[at]
-        posted[where], start[where] = begin + every.posted[at], begin + every.start[at]
-        known = every.source[at] >= 0
-        bases, of = np.array(record.bases, np.int64), base[known] + 2 * every.source[at[known]]
-        cause[where[known]] = self.offset[bases[of]] + bases[of + 1] + every.cause[at[known]]
+        run[where], microbatch[where] = every.rows.run[at], microbatch[where] + every.rows.microbatch[at]
+        posted[where], start[where] = begin + every.rows.posted[at], begin + every.rows.start[at]
+        known = every.rows.source[at] >= 0
+        bases, of = np.array(record.bases, np.int64), base[known] + 2 * every.rows.source[at[known]]
+        cause[where[known]] = self.offset[bases[of]] + bases[of + 1] + every.rows.cause[at[known]]
         return run, microbatch, posted, start, cause
 
     @cached_property
     def _passages(self) -> FlatPassages:
         """All passages behind each other."""
         size = np.array([passage.size for passage in self.passages], np.int64)
-        columns = [np.concatenate(column) for column in zip(*self.passages, strict=True)]
-        return FlatPassages(size, np.cumsum(size) - size, *columns)
+        rows = Passage(*(np.concatenate(column) for column in zip(*self.passages, strict=True)))
+        return FlatPassages(size, np.cumsum(size) - size, rows)
 
     def _marked(self, number: int) -> tuple[Ints, Ints]:
         """The literal rows of chain *number*, and how many marks each has."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainsim.contracts.groups import Peers
 from trainsim.contracts.instructions import Program
 from trainsim.engine.flags import Flags
@@ -57,6 +59,16 @@ def actors_of(quotient: Quotient) -> list[Actor]:
         Actor(quotient, c, {port: column[c] for port, column in columns.items() if column[c] >= 0}, top)
         for c in range(quotient.classes)
     ]
+
+
+def posters(actors: Sequence[Actor]) -> dict[int, frozenset[int]]:
+    """Group class -> the rank classes that post to it."""
+    members: dict[int, set[int]] = {}
+    for actor in actors:
+        for (_, label), group in actor.ports.items():
+            if label == 0:
+                members.setdefault(group, set()).add(actor.number)
+    return {group: frozenset(some) for group, some in members.items()}
 
 
 def receivers(quotient: Quotient) -> dict[int, int]:

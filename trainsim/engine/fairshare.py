@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-FLOOR = 0.05  # of a resource: what holds leave to the others at worst, so that nothing ever stands still
+from trainsim.contracts.system import FLOOR as FLOOR
 
 
 class Use(NamedTuple):

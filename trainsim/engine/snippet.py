@@ -10,13 +10,13 @@ from trainsim.contracts.instructions import Columns
 from trainsim.contracts.record import COMPUTE
 from trainsim.engine.actor import Actor
 from trainsim.engine.chain import Chain, Compiled
+from trainsim.engine.course import Operations
 from trainsim.engine.flags import Flags
 from trainsim.engine.joint import Joint
 from trainsim.engine.rehearsal import Lineup, Room, Tap, Tasks, Until
 from trainsim.engine.running_operations import Await, Post, Sending, Set
 from trainsim.engine.stretches import Stretch
 
-Operations = tuple[Compiled, ...]
 Need = tuple[Await, int]
 """A wait for an event that others set, and its microbatch, counted from that of the stretch."""
 

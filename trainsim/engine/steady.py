@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainsim.engine.actor import Actor
+from trainsim.engine.actor import Actor, posters
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import LAST, Clock, Event
 from trainsim.engine.islands import islands
@@ -32,12 +32,7 @@ def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes:
     if all(int(chain.tasks.microbatch.max(initial=0)) < MANY for chain in chains):
         return
     tracks = [Track(chain) for chain in chains]
-    posters: dict[int, set[int]] = {}
-    for actor in actors:
-        for (_, label), group in actor.ports.items():
-            if label == 0:
-                posters.setdefault(group, set()).add(actor.number)
-    for classes in islands(tracks, {group: frozenset(some) for group, some in posters.items()}):
+    for classes in islands(tracks, posters(actors)):
         some = [track for track in tracks if track.chain.rank_class in classes]
         reference = max(some, key=lambda track: int(track.times[track.often].max(initial=0)))
         if reference.often.any():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.record import COMPUTE
-from trainsim.engine.actor import Actor
+from trainsim.engine.actor import Actor, posters
 from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
 from trainsim.engine.play import Company, Play
@@ -22,11 +21,7 @@ class Weaver:
 
     def __init__(self, clock: Clock, room: Room, actors: Sequence[Actor], chains: Sequence[dict[str, Chain]]):
         self.clock, self.room, self.actors, self.chains = clock, room, actors, chains
-        self._members: defaultdict[int, set[int]] = defaultdict(set)
-        for actor in actors:
-            for (_, label), group in actor.ports.items():
-                if label == 0:
-                    self._members[group].add(actor.number)
+        self._members = posters(actors)
 
     def weave(self, program: int, stretches: Sequence[Stretch]) -> None:
         """Put what *stretches* come to into the chains of all classes that run *program*."""

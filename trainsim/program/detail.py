@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 
 from trainsim.contracts.groups import Group
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Payload, Piece
+from trainsim.contracts.system import FLOOR
 from trainsim.program.block_costs import IN_LAYERS, Overlapped
 from trainsim.program.block_costs import Piece as Work
 from trainsim.program.network import Network
-
-LEAST_LEFT = 0.05
-"""Of the SMs, what collectives leave to kernels at worst."""
 
 
 def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piece]:
@@ -88,7 +86,7 @@ def _hidden(piece: Overlapped, network: Network) -> Iterator[Kernel]:
 def _rates(kernel: Kernel, held: float, taken: float) -> tuple[float, float]:
     """How fast, as parts of their own speeds, a kernel and a collective run at once: max-min fair, where the collective
     holds a share of the SMs and takes one of the HBM's bandwidth."""
-    most = min(1.0, max(1.0 - held, LEAST_LEFT) / kernel.sm) if kernel.sm > 0 else 1.0
+    most = min(1.0, max(1.0 - held, FLOOR) / kernel.sm) if kernel.sm > 0 else 1.0
     level = min(1.0, 1.0 / max(kernel.hbm + taken, 1e-30))
     rate = min(most, level)
     return rate, max(level, min(1.0, (1.0 - rate * kernel.hbm) / max(taken, 1e-30)))
