@@ -18,6 +18,8 @@ Ints = npt.NDArray[np.int64]
 ALL_AXES = ("tp", "cp", "dp", "pp")
 DATA_AXES = ("cp", "dp")
 """Axes along which the parameters are the same: ranks that differ along them alone are replicas."""
+EXPERT_AXES = ("etp", "ep", "edp")
+"""Axes along which experts are laid out, over the ranks that ``tp``, ``cp`` and ``dp`` lay out for all else."""
 
 
 class Queue(StrEnum):
@@ -149,8 +151,8 @@ class Group:
 
     @property
     def replicates(self) -> bool:
-        """Whether its members hold the same parameters."""
-        return set(self.axes) == set(DATA_AXES)
+        """Whether its members hold the same parameters: all of them, or the same experts."""
+        return set(self.axes) in (set(DATA_AXES), {"edp"})
 
     @property
     def beside(self) -> bool:
@@ -159,7 +161,7 @@ class Group:
 
     def __str__(self) -> str:
         ranks = _WORDS.get(self.axes) or "+".join(self.axes)
-        usual = Queue.DATA if self.replicates else Queue.COMPUTE
+        usual = Queue.DATA if self.axes == DATA_AXES else Queue.COMPUTE
         queue = None if self.queue is usual else self.queue
         return "-".join(str(word) for word in (ranks, queue, self.part) if word is not None)
 
@@ -167,7 +169,13 @@ class Group:
 _WORDS = {(): "offload", DATA_AXES: "dp", ("dp",): "dp-without-cp", ALL_AXES: "world", ("tp", "pp"): "model"}
 
 TENSOR = Group(("tp",))
+CONTEXT = Group(("cp",))
+EXPERTS = Group(("ep",))
+"""Ranks that hold different experts of a layer, and send each other tokens."""
+EXPERT_TENSOR = Group(("etp",))
 REPLICAS = Group(DATA_AXES)
+EXPERT_REPLICAS = Group(("edp",))
+"""Ranks that hold the same experts."""
 WORLD = Group(ALL_AXES, latency_only=True)
 MODEL = Group(("tp", "pp"), latency_only=True)
 """All ranks of a replica."""

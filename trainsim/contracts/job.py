@@ -25,12 +25,23 @@ class Parallel:
     dp: int = 1
     cp: int = 1
     ep: int = 1
+    etp: int = 1  # ranks that cut each expert
     sequence_parallel: bool = False
+    context_parallel: str = "ring"  # how ranks of a sequence see each other's keys and values
     order: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
 
     @property
     def ranks(self) -> int:
         return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def edp(self) -> int:
+        """Ranks that hold the same experts.
+
+        >>> Parallel(tp=2, dp=8, ep=8, etp=1).edp
+        2
+        """
+        return self.tp * self.dp * self.cp // (self.ep * self.etp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +90,17 @@ class Sharding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """How tokens get to their experts. ``loads`` are the experts' shares of the tokens, times the number of experts (()
+    for a router that is in balance); with a ``capacity_factor`` an expert takes at most so many times its share."""
+
+    dispatcher: str = "alltoall"  # alltoall | allgather | deepep | hybridep
+    capacity_factor: float | None = None
+    loads: tuple[float, ...] = ()
+    shared_overlap: bool = False  # shared experts run while tokens are on their way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """Batches, numbers and what is recomputed. ``microbatches`` are those of one replica in one step."""
 
@@ -94,6 +116,8 @@ class Training:
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"
     tp_overlap: str = "none"  # none | wgrad | userbuffers
+    routing: Routing = Routing()
+    moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
 
     @property

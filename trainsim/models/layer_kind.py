@@ -6,17 +6,21 @@ A model is a list of kinds, one per layer; in most models all of them are the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainsim.errors import InvalidPlan, ScenarioError, UnknownName, nearest
 from trainsim.models.adapters import Lora, check_targets
+from trainsim.models.latent import Mla, read_mla
+from trainsim.models.mixture import Moe, read_moe
 from trainsim.models.sizes import MOST_LAYERS, check_size, check_switch, divisor
 
 DEFAULT = "default"
 """The kind with the model's own sizes."""
 SIZES = ("heads", "kv_heads", "head_dim", "ffn_hidden")
+OTHERS = ("gated_mlp", "activation", "moe", "mla", "window")
+"""What else a kind may have for itself."""
 GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu"}
 """What the product of two halves is called, by the activation of the first."""
 ACTIVATIONS = tuple(GATED)
@@ -40,6 +44,9 @@ class LayerKind:
     activation: str
     dropout: bool = False
     lora: Lora | None = None
+    moe: Moe | None = None  # experts in the place of the MLP
+    mla: Mla | None = None  # latent attention in the place of heads, kv_heads and head_dim
+    window: int | None = None  # tokens that a query may look at, itself and those before it; None: all
 
     @property
     def query_width(self) -> int:
@@ -114,7 +121,7 @@ def read_kinds(given: Any) -> tuple[tuple[str, Changes], ...]:
     """
     if not isinstance(given, Mapping):
         raise ScenarioError("model.layer_kinds wants a mapping, such as {wide: {ffn_hidden: 8192}}")
-    allowed = (*SIZES, "gated_mlp", "activation")
+    allowed = (*SIZES, *OTHERS)
     for name, changes in given.items():
         if name == DEFAULT:
             raise ScenarioError(f"model.layer_kinds: {DEFAULT} is the model's own layer; give this kind another name")
@@ -125,7 +132,13 @@ def read_kinds(given: Any) -> tuple[tuple[str, Changes], ...]:
                 near = nearest(str(key), allowed)
                 hint = f"did you mean {near!r}?" if near else f"a kind may change {', '.join(allowed)}"
                 raise ScenarioError(f"model.layer_kinds.{name}: unknown key {key!r}; {hint}")
-    return tuple((str(name), tuple(changes.items())) for name, changes in given.items())
+    return tuple((str(name), tuple(_read(changes).items())) for name, changes in given.items())
+
+
+def _read(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes of a kind with its experts and its latent attention as values."""
+    parts: dict[str, Callable[[Any], object]] = {"moe": read_moe, "mla": read_mla}
+    return {k: parts[k](v) if k in parts and v is not None else v for k, v in changes.items()}
 
 
 def read_pattern(given: Any, layers: int) -> tuple[str, ...]:
@@ -157,6 +170,8 @@ def check_kind(model: str, kind: LayerKind) -> None:
     for key in SIZES:
         check_size(model, key, getattr(kind, key))
     check_switch(model, "gated_mlp", kind.gated_mlp)
+    if kind.window is not None:
+        check_size(model, "window", kind.window)
     if kind.activation not in ACTIVATIONS:
         raise UnknownName("kind of activation", str(kind.activation), ACTIVATIONS)
     if kind.activation == "silu" and not kind.gated_mlp:

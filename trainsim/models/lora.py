@@ -15,7 +15,7 @@ from typing import NamedTuple
 from trainsim.models.adapters import members
 from trainsim.models.layer_kind import LayerKind, counted
 from trainsim.models.matrices import Linear, Matrix, Tensors, linears
-from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
+from trainsim.models.operations import Gemm, MemoryBound, Operation, Work, works
 from trainsim.models.shapes import Shape, Style
 
 
@@ -68,7 +68,7 @@ def first_layer(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
     """A first layer over a frozen embedding: nothing below its first adapter needs a gradient."""
     at = next(k for k, o in enumerate(operations) if o.weight_gradient)
     lowest = operations[at]
-    needed = tuple(w for w in lowest.input_gradient if w.name.endswith(_UP))
+    needed = tuple(w for w in works(lowest.input_gradient) if w.name.endswith(_UP))
     below = (replace(o, input_gradient=()) for o in operations[:at])
     return (*below, replace(lowest, input_gradient=needed), *operations[at + 1 :])
 

@@ -7,6 +7,7 @@ for one microbatch. A piece of work is a GEMM, an attention kernel or a memory-b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -71,6 +72,58 @@ class MemoryBound:
 Work = Gemm | Attention | MemoryBound
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A collective in the midst of a layer, over the ranks that differ along ``axis`` (``cp``, ``ep``, ``etp``).
+
+    ``nbytes`` are those of the full buffer, as for every collective. ``part`` is None for all ranks of the axis,
+    (``within``, n) for n neighbours, (``across``, n) for those with the same place among n neighbours. ``exposed`` is
+    the part of its time that is visible where a kernel pipelines the rest.
+    """
+
+    name: str
+    axis: str
+    operation: str
+    nbytes: float
+    part: tuple[str, int] | None = None
+    exposed: float = 1.0
+
+    @property
+    def axis_kind(self) -> str:
+        """What a span of it is for: tensor parallelism of experts counts as tensor parallelism.
+
+        >>> Exchange("sum", "etp", "all_reduce", 8.0).axis_kind
+        'tp'
+        """
+        return "tp" if self.axis == "etp" else self.axis
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A collective that runs under some work, which does not need it; what follows needs both."""
+
+    exchange: Exchange
+    work: tuple[Work, ...]
+
+
+Step = Work | Exchange | Under
+"""What a pass over an operation is made of."""
+
+
+def works(steps: Iterable[Step]) -> Iterator[Work]:
+    """The kernels among *steps*.
+
+    >>> copy = MemoryBound("copy", "elementwise", 8.0)
+    >>> [w.name for w in works([Under(Exchange("keys", "cp", "all_gather", 8.0), (copy,)), copy])]
+    ['copy', 'copy']
+    """
+    for step in steps:
+        if isinstance(step, Under):
+            yield from step.work
+        elif not isinstance(step, Exchange):
+            yield step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation of a layer on one rank, for one microbatch.
@@ -86,9 +139,9 @@ class Operation:
     """
 
     name: str
-    forward: tuple[Work, ...]
-    input_gradient: tuple[Work, ...] = ()
-    weight_gradient: tuple[Work, ...] = ()
+    forward: tuple[Step, ...]
+    input_gradient: tuple[Step, ...] = ()
+    weight_gradient: tuple[Step, ...] = ()
     parallel: str = "none"
     boundary: float = 0.0
     reduced: tuple[float, ...] = ()
@@ -98,4 +151,4 @@ class Operation:
     transient: float = 0.0
     resident: float = 0.0
     dropped: float = 0.0
-    again: tuple[Work, ...] = ()
+    again: tuple[Step, ...] = ()

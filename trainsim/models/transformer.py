@@ -18,6 +18,7 @@ from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
 from trainsim.models.adapters import Lora, lora
 from trainsim.models.known import MODELS, family_data, model_names
+from trainsim.models.latent import Mla, read_mla
 from trainsim.models.layer_kind import (
     ACTIVATIONS,
     DEFAULT,
@@ -30,6 +31,7 @@ from trainsim.models.layer_kind import (
     read_pattern,
     shortened,
 )
+from trainsim.models.mixture import Moe, pattern_of, read_moe
 from trainsim.models.sizes import check_name, check_size, check_switch, divisor
 
 POSITIONS = ("learned", "rotary", "alibi", "none")
@@ -37,11 +39,7 @@ NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
 BIASES = ("all", "qkv", "none")
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
 _KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activation", ACTIVATIONS))
-_LATER = {
-    "moe": "mixture of experts",
-    "mla": "multi-head latent attention",
-    "encoder_layers": "encoder-decoder models",
-}
+_LATER = {"encoder_layers": "encoder-decoder models"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +72,9 @@ class Transformer:
     activation: str = "gelu"  # of the MLP, or of its first half if gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
     lora: Lora | None = None  # only adapters are trained
+    moe: Moe | None = None  # experts in the place of the MLP
+    mla: Mla | None = None  # latent attention
+    window: int | None = None  # tokens that a query may look at
     layer_kinds: tuple[tuple[str, Changes], ...] = ()  # names and what they have that the sizes above are not
     layer_pattern: tuple[str, ...] = ()  # the kind of every layer; () if all are ``default``
 
@@ -182,16 +183,20 @@ class Transformer:
     def to_dict(self) -> dict[str, Any]:
         """The mapping that :func:`transformer` reads back."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        for key in ("lora", "layer_kinds", "layer_pattern"):
+        for key in ("lora", "moe", "mla", "window", "layer_kinds", "layer_pattern"):
             if not values[key]:
                 del values[key]
-        if self.lora:
-            values["lora"] = self.lora.to_dict()
+        values |= {key: getattr(self, key).to_dict() for key in ("lora", "moe", "mla") if key in values}
         if self.layer_kinds:
-            values["layer_kinds"] = {name: dict(changes) for name, changes in self.layer_kinds}
+            values["layer_kinds"] = {name: _plain(changes) for name, changes in self.layer_kinds}
         if self.layer_pattern:
             values["layer_pattern"] = shortened(self.layer_pattern)
         return values
+
+
+def _plain(changes: Changes) -> dict[str, Any]:
+    """The changes of a kind as ``read_kinds`` takes them."""
+    return {key: value.to_dict() if isinstance(value, Moe | Mla) else value for key, value in changes}
 
 
 @lru_cache(maxsize=256)
@@ -259,6 +264,8 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
         given["lora"] = lora(given["lora"])
     if "layer_kinds" in given:
         given["layer_kinds"] = read_kinds(given["layer_kinds"])
+    if "mla" in given:
+        given["mla"] = read_mla(given["mla"])
     known = {f.name for f in fields(Transformer)}
     for key in given:
         if key in _LATER and given[key]:
@@ -277,7 +284,22 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
         given["layer_pattern"] = read_pattern(given["layer_pattern"], given["layers"])
     ffn = rules.pop("ffn")
     values = {"name": "model", **{k: v for k, v in rules.items() if k != "modules"}, **given}
-    return Transformer(**_derived(values, ffn))
+    return Transformer(**_with_experts(_derived(values, ffn)))
+
+
+def _with_experts(values: dict[str, Any]) -> dict[str, Any]:
+    """The experts as a value, and the layers without them as a kind of their own unless a pattern is given."""
+    moe = values.get("moe")
+    if moe is None:
+        return values
+    values = values | {"moe": read_moe(moe, ffn_hidden=values["ffn_hidden"])}
+    pattern = pattern_of(moe, values["layers"]) if isinstance(moe, Mapping) else ()
+    if not pattern:
+        return values
+    if "layer_pattern" in values:
+        raise InvalidPlan("model: moe.first_dense and moe.every are a layer_pattern; give one of them")
+    dense = ("dense", (("moe", None),))
+    return values | {"layer_kinds": (*values.get("layer_kinds", ()), dense), "layer_pattern": pattern}
 
 
 def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 How ranks are laid on the axes of parallelism, in Megatron-LM's order.
 
 Rank numbers are digits in a mixed base: the first axis of ``order`` varies fastest. Expert parallelism lies
-inside data parallelism (its ranks are replicas for all but the experts): ``ep`` takes no digit of its own.
+inside data parallelism (its ranks are replicas for all but the experts): ``ep`` takes no digit of its own in the mesh
+of everything else, and experts have a mesh of theirs over the same ranks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from trainsim.errors import InvalidPlan, UnknownName
 
 Ints = npt.NDArray[np.int64]
 AXES = ("tp", "cp", "ep", "dp", "pp")
+EXPERT_PLACES = {"tp": "etp", "ep": "ep", "dp": "edp", "pp": "pp"}
+"""What stands in the place of each axis where experts are laid out; context parallelism has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,18 @@ class Mesh:
                 f"order {list(order)} must name each axis once; it has to hold {list(AXES)} in some order"
             )
         axes = tuple(axis for axis in order if axis != "ep")
+        return cls(axes, tuple(int(sizes.get(axis, 1)) for axis in axes))
+
+    @classmethod
+    def of_experts(cls, order: tuple[str, ...], sizes: Mapping[str, int]) -> Mesh:
+        """How the same ranks are laid out for experts, as Megatron-LM does it: ``etp`` in the place of tp, ``edp`` in
+        that of dp. *order* is that of all other layers.
+
+        >>> mesh = Mesh.of_experts(("tp", "cp", "ep", "dp", "pp"), {"etp": 1, "ep": 4, "edp": 2, "pp": 2})
+        >>> mesh.groups("ep").tolist()
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+        """
+        axes = tuple(EXPERT_PLACES[axis] for axis in order if axis in EXPERT_PLACES)
         return cls(axes, tuple(int(sizes.get(axis, 1)) for axis in axes))
 
     @property

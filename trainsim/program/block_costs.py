@@ -8,18 +8,19 @@ together with them as an ``Overlapped`` until a stage cuts it into two chains, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.contracts.groups import TENSOR, Group, Queue
+from trainsim.contracts.groups import TENSOR, Across, Group, Part, Queue, Within
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
 from trainsim.models.layer_kind import LayerKind
-from trainsim.models.operations import MemoryBound, Operation, Work
+from trainsim.models.operations import Exchange, MemoryBound, Operation, Step, Under, Work
 from trainsim.program.network import Network
 from trainsim.schedules.lookup import slices_of
 
+PARTS: Mapping[str, Callable[[int], Part]] = {"within": Within, "across": Across}
 IN_LAYERS = ("tp", "cp", "ep")
 """Kinds of the collectives that belong to the operations of a layer, whichever axis cuts them."""
 
@@ -180,6 +181,26 @@ class Blocks:
         seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision)
         return Kernel(work.name, kind, seconds * self.spread, sm, hbm)
 
+    def pieces(self, steps: Iterable[Step], kind: str) -> Iterator[Piece]:
+        """What an operation does in a pass; collectives of one rank are left out."""
+        for step in steps:
+            if isinstance(step, Under):
+                kernels = tuple(self.kernel(w, kind) for w in step.work)
+                meet = self._meet(step.exchange)
+                yield from (Overlapped.of(meet, kernels),) if meet else kernels
+            elif isinstance(step, Exchange):
+                if meet := self._meet(step):
+                    yield meet
+            else:
+                yield self.kernel(step, kind)
+
+    def _meet(self, e: Exchange) -> Meet | None:
+        """A collective of a layer, if the rank has anybody to meet."""
+        group = Group((e.axis,), part=None if e.part is None else PARTS[e.part[0]](e.part[1]))
+        if not self.network.has(group):
+            return None
+        return Meet(e.name, e.axis_kind, group, e.operation, e.nbytes, stream=e.axis_kind, exposed=e.exposed)
+
     def traffic(self, name: str, nbytes: float, kind: str) -> Kernel:
         """An elementwise kernel over *nbytes* of memory, such as the optimizer's."""
         return self.kernel(MemoryBound(name, "elementwise", nbytes), kind)
@@ -189,7 +210,7 @@ class Blocks:
         for o in operations:
             if o.parallel == "column" and sequence:
                 yield from self._tp(o, "all_gather")
-            yield from (self.kernel(w, kind) for w in o.forward)
+            yield from self.pieces(o.forward, kind)
             if o.parallel == "row":
                 yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
             for nbytes in o.reduced if self.network.has(TENSOR) else ():
@@ -199,10 +220,10 @@ class Blocks:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
             if o.again and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
+                yield from (piece for x in lost for piece in self.pieces(x.again, "recompute"))
                 lost = []
-            inputs = tuple(self.kernel(w, "backward") for w in o.input_gradient)
-            weights = tuple(self.kernel(w, "backward") for w in o.weight_gradient)
+            inputs = tuple(self.pieces(o.input_gradient, "backward"))
+            weights = tuple(self.pieces(o.weight_gradient, "backward"))
             if o.parallel == "row" and sequence and (inputs or weights):
                 yield from self._tp(o, "all_gather")
             if o.parallel == "column":
@@ -216,11 +237,11 @@ class Blocks:
         sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
             if o.again and lost:
-                yield from (self.kernel(w, "recompute") for x in lost for w in x.again)
+                yield from (piece for x in lost for piece in self.pieces(x.again, "recompute"))
                 lost = []
             if o.parallel == "row" and sequence and (o.input_gradient or o.weight_gradient):
                 yield from self._tp(o, "all_gather")
-            yield from (self.kernel(w, "backward") for w in o.input_gradient)
+            yield from self.pieces(o.input_gradient, "backward")
             if o.parallel == "column" and o.input_gradient:
                 yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
 
@@ -229,7 +250,7 @@ class Blocks:
             if o.weight_gradient:
                 if o.parallel == "column" and self.job.parallel.sequence_parallel:
                     yield from self._tp(o, "all_gather")
-                yield from (self.kernel(w, "backward") for w in o.weight_gradient)
+                yield from self.pieces(o.weight_gradient, "backward")
 
     def _tp(self, o: Operation, operation: str) -> tuple[Meet, ...]:
         if not self.network.has(TENSOR):
@@ -238,14 +259,15 @@ class Blocks:
         exposed = framework.communication.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
         return (Meet(f"{o.name}.{operation}", "tp", TENSOR, operation, o.boundary, stream="tp", exposed=exposed),)
 
-    def _beside(self, meets: tuple[Meet, ...], kernels: tuple[Kernel, ...]) -> Iterator[Piece]:
+    def _beside(self, meets: tuple[Meet, ...], pieces: tuple[Piece, ...]) -> Iterator[Piece]:
         """The collective under the kernels that do not need it, if the framework overlaps them."""
-        if meets and kernels and self.job.training.tp_overlap == "wgrad":
+        kernels = tuple(piece for piece in pieces if isinstance(piece, Kernel))
+        if meets and kernels and len(kernels) == len(pieces) and self.job.training.tp_overlap == "wgrad":
             (meet,) = meets
             yield Overlapped.of(meet, kernels)
         else:
             yield from meets
-            yield from kernels
+            yield from pieces
 
     def _launched(self, pieces: tuple[Piece, ...], launches: Launches) -> tuple[tuple[Piece, ...], float]:
         """*pieces* with what the GPU waits for a host that cannot launch fast enough, and the seconds of it all.

@@ -15,7 +15,7 @@ from trainsim.collectives.host_copies import offload_pattern
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.collectives.place import place
 from trainsim.collectives.traffic import instant
-from trainsim.contracts.groups import Group, Messages, Peers
+from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers
 from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
@@ -31,12 +31,20 @@ def mesh_of(job: Job) -> Mesh:
     return Mesh.of(degrees.order, {"tp": degrees.tp, "cp": degrees.cp, "dp": degrees.dp, "pp": degrees.pp})
 
 
+def expert_mesh_of(job: Job) -> Mesh:
+    """How the same ranks are laid out where experts are."""
+    degrees = job.parallel
+    sizes = {"etp": degrees.etp, "ep": degrees.ep, "edp": degrees.edp, "pp": degrees.pp}
+    return Mesh.of_experts(degrees.order, sizes)
+
+
 class Network:
     """Members and patterns of every communicator of a job; patterns are worked out once, when asked for."""
 
     def __init__(self, job: Job):
         self.job = job
         self.mesh = mesh_of(job)
+        self.expert_mesh = expert_mesh_of(job)
         self.replicas = facts(job.pipeline.schedule).replicas
         self.bandwidth = link_bandwidth(job)
         self.gpu_of = job.allocation.gpu_of
@@ -60,8 +68,13 @@ class Network:
     def _size(self, peers: Peers) -> int:
         if isinstance(peers, Messages):
             return min(2, self.mesh.size("pp"))
-        ranks = prod(self.mesh.size(axis) for axis in peers.axes) * (self.replicas if peers.replicates else 1)
+        mesh = self.mesh_for(peers)
+        ranks = prod(mesh.size(axis) for axis in peers.axes) * (self.replicas if peers.replicates else 1)
         return peers.part.of(ranks) if peers.part else ranks
+
+    def mesh_for(self, group: Group) -> Mesh:
+        """The mesh that has the axes of *group*."""
+        return self.expert_mesh if set(group.axes) & set(EXPERT_AXES) else self.mesh
 
     def members(self, peers: Peers) -> Ints:
         """Ranks of each group [groups, size]; of a message: sender and receiver."""
@@ -72,7 +85,7 @@ class Network:
             elif key.part:
                 self._members[key] = key.part.cut(self.members(key.whole))
             else:
-                self._members[key] = self._replicated(key, self.mesh.groups(key.axes))
+                self._members[key] = self._replicated(key, self.mesh_for(key).groups(key.axes))
         return self._members[key]
 
     def seconds(self, peers: Peers, operation: str, nbytes: float) -> float:
@@ -132,7 +145,15 @@ class Network:
         """What patterns depend on, machine and algorithms aside: jobs that have it in common have the same ones."""
         sent = self.job.framework.communication
         rates, chunked = (sent.network_efficiency, sent.p2p_efficiency), self.job.pipeline.chunks > 1
-        return self.mesh, self.job.allocation, self.replicas, chunked, rates, tuple(algorithms.values())
+        return (
+            self.mesh,
+            self.expert_mesh,
+            self.job.allocation,
+            self.replicas,
+            chunked,
+            rates,
+            tuple(algorithms.values()),
+        )
 
     def _alone_pattern(self, peers: Peers, operation: str) -> tuple[Pattern, float]:
         pattern = self._pattern(peers, operation, self._near(peers))
@@ -144,11 +165,11 @@ class Network:
         """The first group of a communicator, and the others that start in the same node."""
         if isinstance(peers, Group) and peers.part:
             return peers.part.cut(self._near(peers.whole))
-        axes = ("pp",) if isinstance(peers, Messages) else peers.axes
+        axes, mesh = (("pp",), self.mesh) if isinstance(peers, Messages) else (peers.axes, self.mesh_for(peers))
         ranks = self._beside(np.zeros(1, np.int64))
-        coordinates = self.mesh.coordinates(ranks)
-        inside = sum(coordinates[axis] * self.mesh.stride(axis) for axis in axes if axis in coordinates)
-        groups = np.unique(ranks - inside)[:, None] + self.mesh.first_group(axes)
+        coordinates = mesh.coordinates(ranks)
+        inside = sum(coordinates[axis] * mesh.stride(axis) for axis in axes if axis in coordinates)
+        groups = np.unique(ranks - inside)[:, None] + mesh.first_group(axes)
         if isinstance(peers, Group):
             return self._replicated(peers, groups)
         pairs = self._neighbours(peers, groups)

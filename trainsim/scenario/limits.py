@@ -33,6 +33,8 @@ def _model(spec: ScenarioSpec) -> Iterator[Fault]:
     for key, name in names.items():
         if getattr(spec.model, key) is not None:
             yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
+    if spec.model.window is not None:
+        yield Fault("model.window", "sliding windows are not simulated yet; leave it out")
     if spec.model.encoder_layers:
         yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
 
@@ -56,5 +58,7 @@ def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("parallel.cp", "context parallelism is not simulated yet; leave it 1 and use tp or pp")
     if spec.parallel.ep > 1:
         yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
+    if spec.training.moe is not None or spec.training.moe_overlap:
+        yield Fault("training.moe", "mixture of experts is not simulated yet; leave it out")
     if spec.parallel.etp not in (None, 1, spec.parallel.tp):
         yield Fault("parallel.etp", "expert tensor parallelism is not simulated yet; leave it out")

@@ -108,7 +108,8 @@ def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: in
         context.derived("parallel.dp", dp, f"{gpus} GPUs / ({shape})")
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
         context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
-    resolved = {"dp": dp, "sequence_parallel": spec.sequence_parallel and spec.tp > 1}
+    etp = spec.etp or (spec.tp if model.moe else 1)
+    resolved = {"dp": dp, "etp": etp, "sequence_parallel": spec.sequence_parallel and spec.tp > 1}
     return Parallel(**{**carried(spec, Parallel), **resolved})
 
 

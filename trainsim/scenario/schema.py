@@ -55,6 +55,8 @@ class MoeSpec(ScenarioSection):
     top_k: Size = 2
     expert_ffn_hidden: Size | None = None
     shared_experts: NotNegative = 0
+    shared_ffn_hidden: NotNegative | None = None
+    shared_gate: bool = False
     every: Size = 1
     first_dense: NotNegative = 0
 
@@ -100,6 +102,7 @@ class ModelSpec(ScenarioSection):
     dropout: bool | None = None
     moe: MoeSpec | None = None
     mla: MlaSpec | None = None
+    window: Size | None = None
     encoder_layers: NotNegative = 0
     lora: LoraSpec | None = None
     layer_kinds: dict[str, dict[str, Any]] | None = None
@@ -166,6 +169,23 @@ Recompute = Annotated[
 ]
 
 
+class ImbalanceSpec(ScenarioSection):
+    """How unevenly a router fills experts: Zipf's law (the k-th most popular expert gets 1/k^zipf), or shares."""
+
+    zipf: NotNegative | float | None = None
+    seed: NotNegative = 0
+    loads: Annotated[tuple[float, ...] | None, BeforeValidator(as_tuple)] = None
+
+
+class RoutingSpec(ScenarioSection):
+    """How tokens get to their experts."""
+
+    dispatcher: Literal["alltoall", "allgather", "deepep", "hybridep"] | None = None
+    capacity_factor: Factor | None = None
+    imbalance: ImbalanceSpec | None = None
+    shared_overlap: bool = False
+
+
 class TrainingSpec(ScenarioSection):
     """Batches, numbers and what is recomputed."""
 
@@ -180,6 +200,8 @@ class TrainingSpec(ScenarioSection):
     recompute: Recompute = "none"
     attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers"] | None = None
+    moe: RoutingSpec | None = None
+    moe_overlap: bool = False
 
 
 class NetworkSpec(ScenarioSection):

@@ -43,7 +43,14 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
 def _section(spec: BaseModel, resolved: object) -> dict[str, Any]:
     """A section of the scenario with the values that were resolved."""
     values = {key: getattr(resolved, key, getattr(spec, key)) for key in type(spec).model_fields}
-    return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
+    return {key: _plain(v) for key, v in values.items() if v is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a file would have it."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _training(context: Context, job: Job) -> dict[str, Any]:
