@@ -43,7 +43,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         node_of=lambda rank: np.asarray(rank) // 8,
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )
-    from trainsim.models.transformer import load_model
+    from trainsim.models.reading import load_model
 
     job = SimpleNamespace(
         name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from trainsim.models.calls import Modules, modules
-from trainsim.models.transformer import transformer
+from trainsim.models.reading import transformer
 
 DATA = Path(__file__).parent / "data"
 

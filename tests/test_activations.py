@@ -11,7 +11,8 @@ from trainsim.errors import TrainsimError
 from trainsim.frameworks import framework_names, load_framework
 from trainsim.models.layers import Shape, Style, embedding_operations, head_operations, layer_operations, style_of
 from trainsim.models.operations import Operation
-from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer
 
 DATA = Path(__file__).parent / "data" / "saved_activations.csv"
 ROWS = list(csv.DictReader(line for line in DATA.read_text().splitlines() if not line.startswith("#")))

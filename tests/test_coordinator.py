@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.tables import rows, tiny_llama
 from trainsim.errors import InvalidPlan
 from trainsim.models.calls import Call, Module, calls, modules
-from trainsim.models.transformer import load_model
+from trainsim.models.reading import load_model
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 
 NONE = Limits(persistence_threshold=0)

@@ -26,7 +26,7 @@ from trainsim.hardware.gpu import GPUS, load_gpu
 from trainsim.hardware.kernel_constants import KERNELS, load_kernels
 from trainsim.hardware.topology import TOPOLOGIES, parse_topology
 from trainsim.models.known import FAMILIES, MODELS
-from trainsim.models.transformer import load_model
+from trainsim.models.reading import load_model
 from trainsim.optimizers import OPTIMIZERS, load_optimizer
 from trainsim.scenario.loading import SCENARIOS
 from trainsim.scenario.scenario import Scenario

@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs import SMALL, run_small, same_spans, scenario, small
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, UnknownName
-from trainsim.models.transformer import load_model, transformer
+from trainsim.models.reading import load_model, transformer
 from trainsim.program.estimate import estimate
 from trainsim.program.parts import work_out
 from trainsim.study.moved_layers import moves, slowest

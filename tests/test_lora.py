@@ -21,7 +21,8 @@ from trainsim.models.layers import (
 )
 from trainsim.models.lora import adapter_tensors, adapters, first_layer
 from trainsim.models.operations import Gemm, Operation, Work
-from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer
 from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
 from trainsim.program.rank import RankPlan

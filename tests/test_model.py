@@ -16,12 +16,8 @@ from trainsim.models.counts import megatron_flops, parameters_per_rank
 from trainsim.models.known import family_names, model_names
 from trainsim.models.layer_kind import GATED, layer_parameters_per_rank
 from trainsim.models.layers import Shape, layer_operations, style_of
-from trainsim.models.transformer import (
-    Transformer,
-    load_model,
-    padded_vocab,
-    transformer,
-)
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer, padded_vocab
 
 DATA = Path(__file__).parent / "data"
 
@@ -162,7 +158,7 @@ def test_families_fill_in_what_is_left_out(family: str) -> None:
         ({"max_positions": 0}, InvalidPlan, "max_positions"),
         ({"moe": {"experts": 0}}, InvalidPlan, "experts is 0"),
         ({"moe": {"experts": 8, "top_k": 9}}, InvalidPlan, "top_k=8 or less would"),
-        ({"mla": {"q_lora_rank": 1}}, NotBuilt, "latent attention"),
+        ({"mla": {"q_lora_rank": 1}}, ScenarioError, "kv_lora_rank, qk_nope_head_dim, .* must be given"),
         ({"lora": {"rank": 0}}, InvalidPlan, "rank is 0"),
         ({"lora": {"rank": 8, "targets": []}}, InvalidPlan, "list of linear layers"),
         ({"lora": {"rank": 8, "targets": ["downn"]}}, UnknownName, "Did you mean 'down'"),

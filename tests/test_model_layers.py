@@ -17,7 +17,8 @@ from trainsim.models.layers import (
     style_of,
 )
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
-from trainsim.models.transformer import Transformer, load_model, padded_vocab, transformer
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer, padded_vocab
 
 MEGATRON = load_framework("megatron-2022")
 

@@ -15,7 +15,7 @@ from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName
 from trainsim.models.counts import parameters_per_rank
 from trainsim.models.known import model_names
 from trainsim.models.matrices import Matrix, Tensors, linears, tensors
-from trainsim.models.transformer import load_model
+from trainsim.models.reading import load_model
 from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step

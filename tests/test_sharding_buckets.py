@@ -13,7 +13,8 @@ from tests.jobs import SMALL, small
 from tests.tables import rows, tiny_llama
 from trainsim.errors import InvalidPlan
 from trainsim.models.calls import Modules, modules, ready_order
-from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer
 from trainsim.program.lower import lower
 from trainsim.sharding import tensorwise
 from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts

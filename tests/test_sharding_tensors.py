@@ -13,16 +13,9 @@ from trainsim.models import tensors as module_under_test
 from trainsim.models.calls import calls, modules, ready_order
 from trainsim.models.counts import parameters_per_rank
 from trainsim.models.known import family_names, model_names
+from trainsim.models.reading import load_model, transformer
 from trainsim.models.tensors import embedding_tensors, family_modules, head_tensors, layer_tensors
-from trainsim.models.transformer import (
-    BIASES,
-    NORMS,
-    POSITIONS,
-    Transformer,
-    load_model,
-    padded_vocab,
-    transformer,
-)
+from trainsim.models.transformer import BIASES, NORMS, POSITIONS, Transformer, padded_vocab
 
 SMALL = {"layers": 3, "hidden": 96, "heads": 12, "kv_heads": 4, "head_dim": 8, "ffn_hidden": 136, "vocab": 500}
 VARIANTS = [

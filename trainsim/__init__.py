@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.hardware.cluster import load_topology as topology
-    from trainsim.models.transformer import load_model as model
+    from trainsim.models.reading import load_model as model
     from trainsim.replaying import replay as replay
     from trainsim.replaying import schedule as schedule
     from trainsim.result.result import Result as Result
@@ -43,7 +43,7 @@ _HOME = {
     "compare": "trainsim.study.compare:compare",
     "what_fits": "trainsim.study.what_fits:what_fits",
     "explain": "trainsim.study.explain:explain",
-    "model": "trainsim.models.transformer:load_model",
+    "model": "trainsim.models.reading:load_model",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
 }

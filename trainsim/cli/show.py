@@ -41,7 +41,7 @@ def show_topology(
 def show_model(name: Named) -> None:
     """The sizes and the parameters of a model."""
     from trainsim.models.known import MODELS
-    from trainsim.models.transformer import load_model
+    from trainsim.models.reading import load_model
     from trainsim.report.described import model_section
 
     render(model_section(load_model(name), MODELS.find(name).data))

@@ -54,7 +54,7 @@ def modules(model: Transformer, tp: int = 1, *, padded_vocab: int | None = None)
 
     A tied head uses the embedding's matrix.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> whole = modules(load_model("llama-2-7b"), padded_vocab=32000)
     >>> len(whole.tensors), sum(whole.sizes)
     (291, 6738415616)

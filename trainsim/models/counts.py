@@ -28,7 +28,7 @@ def parameters_per_rank(
     The word embedding is divided over *tp* with its padding (*padded_vocab*, by default Megatron-LM's); positions and
     norms are on every rank. A tied head away from the embedding keeps a copy of it, as with pipeline parallelism.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> model = load_model("llama-2-7b")
     >>> parameters_per_rank(model, 1, model.kinds, embedding=True, head=True)
     6738415616
@@ -56,7 +56,7 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
     them, three over the scores and over the adapters. Source: Narayanan et al., SC21 (arXiv 2104.04473), section 5.1.
     BLOOM's 105.22 s on 384 GPUs are its log's 149.02 TFLOP/s:
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> flops = megatron_flops(load_model("bloom-176b"), sequence_length=2048, batch=2048, recompute="full")
     >>> round(flops / 105.22 / 384 / 1e12, 2)
     149.02

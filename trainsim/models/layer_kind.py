@@ -87,7 +87,7 @@ def layer_parameters_per_rank(kind: LayerKind, tp: int) -> int:
     Matrices and the biases of split columns are divided; norms and the biases after a sum are on every rank;
     each rank has at least one key-value head.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> kind = load_model("gpt-22b").kind
     >>> kind.parameters, layer_parameters_per_rank(kind, 8)
     (453064704, 56665344)

@@ -33,7 +33,7 @@ class Adapter(NamedTuple):
 def adapters(kind: LayerKind, tp: int) -> tuple[Adapter, ...]:
     """The adapters of one transformer layer on one of *tp* ranks.
 
-    >>> from trainsim.models.transformer import transformer
+    >>> from trainsim.models.reading import transformer
     >>> model = transformer({"name": "llama-2-7b", "lora": {"rank": 8, "targets": ["q", "down"]}})
     >>> [adapter.parameters for adapter in adapters(model.kind, 1)]
     [65536, 120832]

@@ -53,7 +53,7 @@ class Tensors(NamedTuple):
 def linears(kind: LayerKind, tp: int) -> tuple[Linear, ...]:
     """The linear layers of one transformer layer on one of *tp* ranks, in forward order.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> [(linear.name, linear.outputs, linear.inputs) for linear in linears(load_model("llama-3-8b").kind, 2)][:3]
     [('q', 2048, 4096), ('k', 512, 4096), ('v', 512, 4096)]
     """
@@ -84,7 +84,7 @@ def tensors(
 
     Their elements add up to ``parameters_per_rank``.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> model = load_model("llama-2-7b")
     >>> tensors(model, 1, model.kinds, embedding=True, head=True).total
     6738415616

@@ -43,7 +43,7 @@ def layer_tensors(kind: LayerKind, tp: int = 1) -> tuple[Tensor, ...]:
     Queries, keys and values, and gate and up, are one module or several, as in transformers 5.24's model of the family.
     Raises InvalidPlan if the family's layout leaves parameters out.
 
-    >>> from trainsim.models.transformer import transformer
+    >>> from trainsim.models.reading import transformer
     >>> [(t.module, t.elements) for t in layer_tensors(transformer({"family": "llama", "layers": 1, "hidden": 64,
     ...     "heads": 4, "ffn_hidden": 192, "vocab": 512}).kind)][3:6]
     [('o', 4096), ('gate', 12288), ('up', 12288)]
@@ -56,7 +56,7 @@ def layer_tensors(kind: LayerKind, tp: int = 1) -> tuple[Tensor, ...]:
 def embedding_tensors(model: Transformer, tp: int = 1, *, padded_vocab: int | None = None) -> tuple[Tensor, ...]:
     """Tensors before the first layer on one rank: words (with their padding, over *tp*), positions, norm.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> [t.elements for t in embedding_tensors(load_model("gpt2"), padded_vocab=50257)]
     [38597376, 786432]
     """
@@ -73,7 +73,7 @@ def head_tensors(
 
     A tied matrix away from its *embedding* (the last stage of a pipeline) is a copy, and is there.
 
-    >>> from trainsim.models.transformer import load_model
+    >>> from trainsim.models.reading import load_model
     >>> [t.elements for t in head_tensors(load_model("llama-2-7b"), padded_vocab=32000)]
     [4096, 131072000]
     """

@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from trainsim.documents.catalogue import Spec
-from trainsim.documents.document import Document
-from trainsim.documents.origin import Origin
-from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName, nearest
-from trainsim.models.adapters import Lora, lora
-from trainsim.models.known import MODELS, family_data, model_names
-from trainsim.models.latent import Mla, read_mla
+from trainsim.errors import InvalidPlan, UnknownName
+from trainsim.models.adapters import Lora
+from trainsim.models.latent import Mla
 from trainsim.models.layer_kind import (
     ACTIVATIONS,
     DEFAULT,
@@ -27,19 +22,16 @@ from trainsim.models.layer_kind import (
     check_kind,
     check_pattern,
     counted,
-    read_kinds,
-    read_pattern,
     shortened,
 )
-from trainsim.models.mixture import Moe, pattern_of, read_moe
-from trainsim.models.sizes import check_name, check_size, check_switch, divisor
+from trainsim.models.mixture import Moe
+from trainsim.models.sizes import check_name, check_size, check_switch
 
 POSITIONS = ("learned", "rotary", "alibi", "none")
 NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
 BIASES = ("all", "qkv", "none")
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
 _KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activation", ACTIVATIONS))
-_LATER = {"encoder_layers": "encoder-decoder models"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +72,7 @@ class Transformer:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for key in (*_SIZES, "max_positions"):
+        for key in (*SIZES, "max_positions"):
             check_size(self.name, key, getattr(self, key), least=0 if key == "max_positions" else 1)
         for key in ("tied_embeddings", "embedding_norm", "dropout"):
             check_switch(self.name, key, getattr(self, key))
@@ -226,96 +218,3 @@ def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:
     """
     multiple = divisor * tp
     return -(-vocab // multiple) * multiple
-
-
-def load_model(model: Spec, *, origin: Origin | None = None) -> Transformer:
-    """The model that *model* means: a name of the catalogue, the path of a YAML file, or a mapping with a ``base``.
-
-    Raises UnknownName, and ScenarioError for what no model has.
-
-    >>> load_model("bloom-176b").heads
-    112
-    >>> load_model({"base": "bloom-176b", "layers": 2}).layers
-    2
-    """
-    if isinstance(model, str | Path) and Path(model).suffix == ".json":
-        raise NotBuilt("reading config.json is not built yet; write its numbers as a mapping under model:")
-    return _model(MODELS.find(model, origin=origin))
-
-
-@lru_cache(maxsize=128)
-def _model(document: Document) -> Transformer:
-    return transformer({"name": document.name, **document.data})
-
-
-def transformer(mapping: Mapping[str, Any]) -> Transformer:
-    """The model that a scenario's ``model:`` mapping describes: its family's defaults, then its own values.
-
-    Where its ``name`` is one of the catalogue's and it gives no sizes, they are that model's. Raises ScenarioError for
-    unknown or missing keys, NotBuilt for parts that are not simulated.
-
-    >>> transformer({"family": "llama", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 32000}).ffn_hidden
-    11008
-    """
-    given = {k: v for k, v in mapping.items() if v is not None and k not in ("source", "description")}
-    if given.get("name") in model_names() and not set(_SIZES) & set(given):
-        given = {k: v for k, v in MODELS.find(given["name"]).data.items() if k not in ("source", "description")} | given
-    if "lora" in given:
-        given["lora"] = lora(given["lora"])
-    if "layer_kinds" in given:
-        given["layer_kinds"] = read_kinds(given["layer_kinds"])
-    if "mla" in given:
-        given["mla"] = read_mla(given["mla"])
-    known = {f.name for f in fields(Transformer)}
-    for key in given:
-        if key in _LATER and given[key]:
-            raise NotBuilt(f"model.{key}: {_LATER[key]} cannot be simulated yet; leave it out for the dense decoder")
-        if key not in known and key not in _LATER:
-            near = nearest(str(key), known)
-            hint = f" Did you mean {near!r}?" if near else f" Known: {', '.join(sorted(known))}."
-            raise ScenarioError(f"model: unknown key {key!r}.{hint}")
-    given = {k: v for k, v in given.items() if k in known}
-    rules = family_data(str(given.setdefault("family", "gpt")))
-    missing = [k for k in ("layers", "hidden", "heads", "vocab") if k not in given]
-    if missing:
-        raise ScenarioError(f"model: {', '.join(missing)} must be given (or name a model of the catalogue)")
-    if "layer_pattern" in given:
-        check_size(str(given.get("name", "model")), "layers", given["layers"])
-        given["layer_pattern"] = read_pattern(given["layer_pattern"], given["layers"])
-    ffn = rules.pop("ffn")
-    values = {"name": "model", **{k: v for k, v in rules.items() if k != "modules"}, **given}
-    return Transformer(**_with_experts(_derived(values, ffn)))
-
-
-def _with_experts(values: dict[str, Any]) -> dict[str, Any]:
-    """The experts as a value, and the layers without them as a kind of their own unless a pattern is given."""
-    moe = values.get("moe")
-    if moe is None:
-        return values
-    values = values | {"moe": read_moe(moe, ffn_hidden=values["ffn_hidden"])}
-    pattern = pattern_of(moe, values["layers"]) if isinstance(moe, Mapping) else ()
-    if not pattern:
-        return values
-    if "layer_pattern" in values:
-        raise InvalidPlan("model: moe.first_dense and moe.every are a layer_pattern; give one of them")
-    dense = ("dense", (("moe", None),))
-    return values | {"layer_kinds": (*values.get("layer_kinds", ()), dense), "layer_pattern": pattern}
-
-
-def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:
-    """Add the sizes that follow from others: kv_heads, head_dim, ffn_hidden."""
-    for key in ("layers", "hidden", "heads"):
-        check_size(values["name"], key, values[key])
-    hidden, heads = values["hidden"], values["heads"]
-    values = {"kv_heads": heads, "activation": "silu" if values["gated_mlp"] is True else "gelu"} | values
-    if "head_dim" not in values:
-        if hidden % heads:
-            raise InvalidPlan(
-                f"model {values['name']!r}: hidden={hidden} does not divide by heads={heads}; "
-                f"heads={divisor(hidden, heads, -1)} or heads={divisor(hidden, heads, 1)} would, or give head_dim"
-            )
-        values["head_dim"] = hidden // heads
-    if "ffn_hidden" not in values:
-        width = ffn["numerator"] * hidden // ffn["denominator"]
-        values["ffn_hidden"] = -(-width // ffn["multiple"]) * ffn["multiple"]
-    return values

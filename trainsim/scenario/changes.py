@@ -9,7 +9,7 @@ from typing import Any
 from trainsim.documents.origin import Key, dotted, key_of
 from trainsim.errors import ScenarioError
 from trainsim.hardware.topology import MERGED, OVERRIDES
-from trainsim.models.transformer import load_model
+from trainsim.models.reading import load_model
 from trainsim.scenario.named import NAMED
 from trainsim.scenario.schema_errors import known_keys, unknown_key
 

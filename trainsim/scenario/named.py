@@ -18,7 +18,8 @@ from trainsim.hardware.cluster import Cluster, build_cluster
 from trainsim.hardware.gpu import GPUS, load_gpu
 from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology
 from trainsim.models.known import MODELS
-from trainsim.models.transformer import Transformer, load_model, transformer
+from trainsim.models.reading import load_model, transformer
+from trainsim.models.transformer import Transformer
 from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
