@@ -41,6 +41,7 @@ class Transformer:
     The sizes are those of every layer but those for which ``layer_pattern`` (a name per layer) says another of the
     ``layer_kinds``. Raises InvalidPlan if sizes are not positive or heads do not divide by kv_heads.
 
+    >>> from trainsim.models.reading import load_model
     >>> load_model("llama-2-7b").parameters
     6738415616
     """
@@ -94,6 +95,7 @@ class Transformer:
     def kinds(self) -> tuple[LayerKind, ...]:
         """The kind of every layer, first to last.
 
+        >>> from trainsim.models.reading import transformer
         >>> wide = {"name": "gpt2", "layer_kinds": {"wide": {"ffn_hidden": 4096}}, "layer_pattern": ["wide", "default"]}
         >>> [kind.ffn_hidden for kind in transformer(wide).kinds][:3]
         [4096, 3072, 4096]
@@ -139,6 +141,7 @@ class Transformer:
     def parameters(self) -> int:
         """All parameters, as the checkpoint has them.
 
+        >>> from trainsim.models.reading import load_model
         >>> load_model("gpt2").parameters, load_model("bloom-176b").parameters
         (124439808, 176247271424)
         """
@@ -165,6 +168,7 @@ class Transformer:
 
         Attention counts the full square of the sequence, or half of it if *causal*.
 
+        >>> from trainsim.models.reading import load_model
         >>> load_model("llama-3-8b").flops_forward(sequence_length=2048)
         32938104193024.0
         """
