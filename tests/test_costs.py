@@ -256,6 +256,26 @@ def test_low_precision_is_faster_and_refused_where_it_does_not_exist() -> None:
         kernel_time(A100, "gemm", dtype="fp8", **size)
     with pytest.raises(InvalidPlan, match="no bf16"):
         kernel_time("v100-sxm2-32gb", "gemm", **size)
+    with pytest.raises(InvalidPlan, match=r"h100-sxm5-80gb has no mxfp8 arithmetic; use one of .*fp8"):
+        kernel_time(H100, "gemm", dtype="mxfp8", **size)
+
+
+@pytest.mark.parametrize("gpu", [name for name in gpu_names() if "mxfp8" in load_gpu(name).flops])
+def test_mxfp8_computes_as_fast_as_fp8_and_is_quantised_more_slowly(gpu: str) -> None:
+    big, thin = {"m": 8192, "n": 8192, "k": 8192}, {"m": 64, "n": 8192, "k": 8192}
+    eight, scaled = ([kernel_time(gpu, "gemm", dtype=p, **s) for s in (big, thin)] for p in ("fp8", "mxfp8"))
+    assert scaled == pytest.approx(eight, rel=0.04)
+    assert scaled[1] > eight[1]  # a product that waits for memory reads the scales too
+    casts = [kernel_time(gpu, "memory_bound", kind=kind, nbytes="1GiB") for kind in ("cast", "block_cast")]
+    assert casts[1] > casts[0]
+
+
+def test_kernels_that_say_nothing_of_a_precision_say_what_to_add() -> None:
+    gpu = load_gpu("b200-sxm")
+    gemm = replace(gpu.kernels.gemm, speedup={"fp8": 2.0})
+    bare = replace(gpu, kernels=replace(gpu.kernels, gemm=gemm))
+    with pytest.raises(InvalidPlan, match=r"kernels blackwell say nothing of mxfp8: add gemm\.speedup\.mxfp8"):
+        product_peak(bare, "mxfp8")
 
 
 def test_logits_stay_in_16_bits_under_fp8() -> None:
@@ -347,7 +367,7 @@ USUAL: dict[str, dict[str, object]] = {
 @settings(deadline=None, max_examples=300)
 def test_any_argument_gives_a_time_or_says_what_is_wrong(data: st.DataObject, kind: str, gpu: str) -> None:
     shape = USUAL[kind] | data.draw(st.dictionaries(st.sampled_from(SHAPES[kind]), ANYTHING, max_size=4))
-    dtype = data.draw(st.sampled_from(["bf16", "bf16", "fp16", "fp32", "fp8", "nvfp4", "int4", 16]))
+    dtype = data.draw(st.sampled_from(["bf16", "bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", "int4", 16]))
     try:
         seconds = kernel_time(gpu, kind, dtype=dtype, **shape)
     except TrainsimError as error:

@@ -154,14 +154,25 @@ def test_dropout_needs_the_model_and_the_framework() -> None:
     assert [drops(gpt, with_it), drops(gpt, without), drops(llama, with_it)] == [True, False, False]
 
 
-def test_fp8_reaches_the_linear_layers_only() -> None:
+@pytest.mark.parametrize("precision", ["fp8", "mxfp8"])
+def test_fp8_reaches_the_linear_layers_only(precision: str) -> None:
     model = load_model("llama-3-8b")
     style = style_of(load_framework("megatron-core"), "eager")
-    for w in works(layer_operations(model.kind, shape_of(model, precision="fp8"), style), *ALL):
+    for w in works(layer_operations(model.kind, shape_of(model, precision=precision), style), *ALL):
         if isinstance(w, Gemm):
             assert w.precision == ("bf16" if w.batch > 1 else None)
-    low, high = (saved(layer_operations(model.kind, shape_of(model, precision=p), style)) for p in ("fp8", "bf16"))
+    low, high = (saved(layer_operations(model.kind, shape_of(model, precision=p), style)) for p in (precision, "bf16"))
     assert low < high
+
+
+def test_mxfp8_keeps_a_scale_per_32_numbers_and_casts_in_blocks() -> None:
+    """Of the bytes that fp8 saves of an activation, one 32nd comes back as scales (OCP microscaling formats 1.0)."""
+    model, style = load_model("llama-3-8b"), style_of(load_framework("megatron-core"), "flash2")
+    layers = {p: layer_operations(model.kind, shape_of(model, precision=p), style) for p in ("bf16", "fp8", "mxfp8")}
+    spared = [saved(layers["bf16"]) - saved(layers[p]) for p in ("fp8", "mxfp8")]
+    assert spared[1] / spared[0] == pytest.approx(31 / 32)
+    casts = {p: {w.kind for w in works(layers[p], *ALL) if w.name.endswith(" cast")} for p in layers}
+    assert casts == {"bf16": set(), "fp8": {"cast"}, "mxfp8": {"block_cast"}}
 
 
 def test_32_bits_move_and_keep_twice_as_much() -> None:
@@ -192,6 +203,6 @@ def test_every_framework_runs_every_part(name: str, attention: str | None) -> No
             embedding_operations(model, shape, style),
             head_operations(model, shape, style),
         ):
-            assert all(w.flops > 0 or w.nbytes > 0 for w in works(operations, *ALL))  # type: ignore[union-attr]
+            assert all(w.flops > 0 or w.nbytes > 0 for w in works(operations, *ALL))
             assert saved(operations) >= 0
             assert sum(w.flops for w in works(operations, "input_gradient")) >= 0

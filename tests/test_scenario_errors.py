@@ -95,6 +95,10 @@ CASES = {
     ),
     "order": (GOOD + "parallel: {order: [tp, dp]}\n", ["parallel.order", "once"]),
     "precision": (GOOD + "training: {precision: fp8}\n", ["fp8", "a100"]),
+    "scales that the GPU does not know": (
+        GOOD.replace("dgx_a100", "dgx_h100") + "training: {precision: mxfp8}\n",
+        ["training.precision", "mxfp8", "h100", "fp8"],
+    ),
     "fused attention in single precision": (
         GOOD + "training: {precision: fp32, attention: flash2}\n",
         ["flash2", "takes fp32", "eager does"],

@@ -120,7 +120,7 @@ def test_bytes_per_parameter(name: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("framework", framework_names())
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8", "mxfp8"])
 @pytest.mark.parametrize("optimizer_name", optimizer_names())
 def test_sharing_divides_each_part_by_itself(framework: str, precision: str, optimizer_name: str) -> None:
     one = job(framework, precision, training={"optimizer": optimizer_name})
@@ -140,9 +140,10 @@ def test_a_sub_group_bounds_the_cast() -> None:
 
 
 def test_fp8_keeps_linear_layers_twice_more() -> None:
-    """Transformer Engine's copies are of the layers' matrices, not of the embedding or the norms."""
-    one = job("megatron-core", "fp8")
-    extra = held(one, WHOLE).weights - held(job("megatron-core", "bf16"), WHOLE).weights
+    """Transformer Engine's copies are of the layers' matrices, not of the embedding or the norms; mxfp8 has scales."""
+    plain, one, scaled = (held(job("megatron-core", p), WHOLE).weights for p in ("bf16", "fp8", "mxfp8"))
+    extra = one - plain
+    assert (scaled - plain) / extra == pytest.approx(33 / 32)
     h, keys, ffn, layers, table = 1024, 512, 2816, 8, 32000 * 1024
     linear = layers * (2 * h * h + 2 * h * keys + 3 * h * ffn)
     assert extra == pytest.approx(2 * P * linear / (linear + 2 * table), rel=0.002)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from math import ceil
 
 from trainsim.costs.types import Cost
+from trainsim.errors import InvalidPlan
 from trainsim.hardware.gpu import GPU
 from trainsim.hardware.kernel_constants import GemmConstants
 from trainsim.models.operations import Gemm
+from trainsim.models.shapes import LOW_PRECISION
 
-BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.55}  # nvfp4: with its scales
+BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0} | LOW_PRECISION
 ACCUMULATED = 8.0  # an fp32 result that is read and written
 
 
@@ -36,9 +38,12 @@ def gemm_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
 
 def product_peak(gpu: GPU, precision: str) -> float:
     """FLOP/s that efficiencies refer to: the 16-bit peak times what a lower precision achieves over it."""
-    if precision in ("fp8", "nvfp4"):
+    if precision in LOW_PRECISION:
         gpu.peak(precision)  # refuses what the GPU cannot do
-        return gpu.half_peak * gpu.kernels.gemm.speedup[precision]
+        speedup = gpu.kernels.gemm.speedup
+        if precision not in speedup:
+            raise InvalidPlan(f"kernels {gpu.kernels.name} say nothing of {precision}: add gemm.speedup.{precision}")
+        return gpu.half_peak * speedup[precision]
     return gpu.peak(precision)
 
 

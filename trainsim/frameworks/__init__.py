@@ -117,7 +117,7 @@ GROUPS = {
     "communication": CommunicationProfile,
     "memory": MemoryProfile,
 }
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4")
 
 
 def load_framework(framework: Spec, precision: str = "", *, origin: Origin | None = None) -> Framework:

@@ -22,7 +22,7 @@ class StateLayout:
     or taken for the ``step``, of at most ``sub_group`` parameters at once (0: of all) where weights are shared.
     ``sums_apart``: a shared gradient is made beside its sum over microbatches. ``foreach``: the step runs each of its
     operations over all tensors. ``fresh``: whole gradients are made by the first backward of a step and dropped after
-    its update. ``fp8_copies`` are kept per parameter of a linear layer that computes in fp8 (bytes).
+    its update. ``fp8_copies`` are numbers of 8 bits kept per parameter of a linear layer in fp8 or mxfp8.
     """
 
     weights: Literal["training", "fp32"]

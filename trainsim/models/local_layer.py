@@ -14,6 +14,7 @@ from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
 from trainsim.models.shapes import LOW_PRECISION, Shape, Style
 
 MASK = 1  # bytes of a dropout mask's element
+CAST = 4.0  # bytes: 16 bits read, 8 written in both directions
 
 
 class LocalLayer:
@@ -76,11 +77,11 @@ class LocalLayer:
         return Operation(
             name=name,
             forward=(
-                *([MemoryBound(f"{name} cast", "cast", 4.0 * m * k)] if casts else []),
+                *([MemoryBound(f"{name} cast", shape.cast, CAST * m * k)] if casts else []),
                 Gemm(name, m, n, k, precision=precision),
             ),
             input_gradient=(
-                *([MemoryBound(f"{name} cast", "cast", 4.0 * m * n)] if casts else []),
+                *([MemoryBound(f"{name} cast", shape.cast, CAST * m * n)] if casts else []),
                 Gemm(f"{name} dgrad", m, k, n, role="input", precision=precision),
             ),
             weight_gradient=(

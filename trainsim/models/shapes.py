@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from trainsim.frameworks import Framework
 from trainsim.frameworks.kept import Saved
 
-LOW_PRECISION = ("fp8", "nvfp4")  # linear layers only; everything else stays in 16 bits
+LOW_PRECISION = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.55}
+"""Bytes of a number with its part of the scales (one of 8 bits per 32 numbers in mxfp8, per 16 in nvfp4). Linear layers
+only; everything else stays in 16 bits."""
+EIGHT_BITS = ("fp8", "mxfp8")
+BLOCK_SCALED = ("mxfp8",)
+"""What is quantised in blocks along each of two directions, from the 16-bit numbers both times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +59,14 @@ class Shape:
         return 4 if self.precision in ("fp32", "tf32") else 2
 
     @property
-    def linear_element(self) -> int:
+    def linear_element(self) -> float:
         """Bytes of an activation that a linear layer keeps for its weight gradient."""
-        return 1 if self.precision == "fp8" else self.element
+        return LOW_PRECISION[self.precision] if self.precision in EIGHT_BITS else self.element
+
+    @property
+    def cast(self) -> str:
+        """The kind of kernel that makes numbers of low precision for a linear layer."""
+        return "block_cast" if self.precision in BLOCK_SCALED else "cast"
 
     @property
     def products(self) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from trainsim.contracts.job import Job
 from trainsim.models.lora import adapter_tensors
 from trainsim.models.matrices import Tensors, joined, tensors
+from trainsim.models.shapes import EIGHT_BITS, LOW_PRECISION
 from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
 
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
@@ -80,8 +81,8 @@ def _weights(job: Job, held: Sequence[Held]) -> float:
     nbytes = shared(((stored if group.trained else low) * group.total, shards.weights) for group, shards in held)
     if layout.cast_copy and stored > low:
         nbytes += low * sum(group.total for group, shards in held if group.trained and shards.weights == 1)
-    if job.training.precision == "fp8" and layout.fp8_copies:
-        copies = layout.fp8_copies * _linear(job, held)
+    if job.training.precision in EIGHT_BITS and layout.fp8_copies:
+        copies = layout.fp8_copies * LOW_PRECISION[job.training.precision] * _linear(job, held)
         nbytes += shared((copies * total, ranks) for total, ranks in _by_weights(held))
     return nbytes
 

@@ -46,6 +46,19 @@ def offer(numbers: Iterable[int], near: int, name: str = "") -> str:
     return f"{name + '=' if name else ''}{', '.join(map(str, chosen))}{dots} would"
 
 
+def units(*, precision: str, known: Iterable[str], gpu: str) -> Fault | None:
+    """A GPU computes in the precisions that its datasheet has.
+
+    >>> print(units(precision="mxfp8", known=("bf16", "fp8"), gpu="h100").message)
+    h100 has no mxfp8 units; it has bf16, fp8
+    >>> units(precision="fp8", known=("bf16", "fp8"), gpu="h100")
+    """
+    known = tuple(known)
+    if precision in known:
+        return None
+    return Fault("training.precision", f"{gpu} has no {precision} units; it has {', '.join(known)}")
+
+
 def tensor_parallel(
     *, tp: int, heads: int, kv_heads: int, ffn_hidden: int, sequence_length: int, sequence_parallel: bool
 ) -> Fault | None:

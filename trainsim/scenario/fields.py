@@ -75,7 +75,7 @@ Count = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
 NotNegativeCount = Annotated[float, BeforeValidator(parse_count), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(parse_time), Field(ge=0, le=1e6)]
 Factor = Annotated[float, Field(ge=1e-6, le=1e6)]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 Device = Literal["none", "cpu", "nvme"]
 
 

@@ -32,12 +32,8 @@ def resolve_training(
         checks.positions(sequence_length=sequence_length, learned=learned, max_positions=model.max_positions)
     )
     context.require(checks.sequences(sequence_length=sequence_length, cp=parallel.cp))
-    if spec.precision not in cluster.gpu.flops:
-        known = ", ".join(cluster.gpu.flops)
-        context.require(
-            checks.Fault("training.precision", f"{cluster.gpu.name} has no {spec.precision} units; it has {known}"),
-            ScenarioError,
-        )
+    missing = checks.units(precision=spec.precision, known=cluster.gpu.flops, gpu=cluster.gpu.name)
+    context.require(missing, ScenarioError)
     global_batch = spec.global_batch or _global_batch(context, parallel)
     context.require(checks.batches(global_batch=global_batch, micro_batch=spec.micro_batch, dp=parallel.dp))
     microbatches = global_batch // (spec.micro_batch * parallel.dp)

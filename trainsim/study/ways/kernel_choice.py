@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.contracts.job import Job
+from trainsim.models.shapes import LOW_PRECISION
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
@@ -24,11 +25,11 @@ def fused_attention(scenario: Scenario, job: Job) -> Iterator[Change]:
 
 @way("attention kernel", TIME)
 def attention_kernel(scenario: Scenario, job: Job) -> Iterator[Change]:
-    """Every kernel with a curve of its own on this GPU, but the job's; one in fp8 only for a job in fp8."""
+    """Every kernel with a curve of its own on this GPU, but the job's; one in fp8 only for a job in fp8 or less."""
     curves = job.cluster.gpu.kernels.attention.curves
     named = [kernel for kernel in curves if kernel != UNNAMED]
     for kernel in named or [FUSED]:
-        quantized = kernel.endswith("fp8") and job.training.precision != "fp8"
+        quantized = kernel.endswith("fp8") and job.training.precision not in LOW_PRECISION
         if kernel != job.training.attention and not quantized:
             yield _attention(kernel)
 
