@@ -48,6 +48,7 @@ MISTAKES = {
     "missing gpus": ("gpus_per_node: 4\n", "", "gpus_per_node: 'gpus_per_node' is missing"),
     "missing gpu": ("gpu: a100-sxm4-80gb\n", "", "gpu: 'gpu' is missing"),
     "missing source": ("source: a test\n", "", "'source' is missing"),
+    "boards": ("node:\n", "node:\n  boards: 3\n", "node.boards: 4 gpus do not stand on 3 equal boards"),
     "no gpus": ("gpus_per_node: 4", "gpus_per_node: 0", "t.yaml:2: gpus_per_node: 0 is out of range"),
     "a list for a mapping": ("devices: {nvswitch: 1, pcie: 2, host: 1}", "devices: [nvswitch]", "t.yaml:5: node.devices: expected a mapping"),
     "a mapping for a list": ("links:\n", "links: {}\n  x:\n", "node.x: unknown key"),

@@ -112,6 +112,28 @@ def test_a_rack_is_one_domain() -> None:
     assert cluster.nvls
 
 
+@pytest.mark.parametrize("name", ["gb200_nvl72", "gb300_nvl72"])
+@pytest.mark.parametrize("gpus", [1, 2, 4, 6, 8, 16, 64, 70, 72])
+@pytest.mark.parametrize("said", [False, True])
+def test_a_part_of_a_rack_has_the_boards_of_its_gpus(name: str, gpus: int, said: bool) -> None:
+    """Every GPU keeps a NIC of its own; hosts and drives of boards without a GPU are not there."""
+    boards = -(-gpus // 2)
+    cluster = load_topology(name, nodes=2, gpus_per_node=gpus, **({"nics_per_node": gpus} if said else {}))
+    assert cluster.nic_of(np.arange(gpus)).tolist() == list(range(gpus))
+    counts = (cluster.node.count("host"), cluster.node.count("nvme"), cluster.node.count("nvswitch"))
+    assert counts == (boards, 2 * boards, 18)
+    assert cluster.nics_per_node == (gpus if said else 2 * boards)
+    whole = load_topology(name, nodes=2)
+    assert cluster.node.nvlink_bandwidth == whole.node.nvlink_bandwidth
+    way = cluster.routes(np.array([0]), np.array([gpus]))[1]
+    assert min(cluster.bandwidth[way]) == pytest.approx(0.96 * whole.fabric.nic_bandwidth)
+
+
+def test_nics_of_a_gb300_are_twice_as_fast() -> None:
+    fabrics = [load_topology(name).fabric for name in ("gb200_nvl72", "gb300_nvl72")]
+    assert [fabric.nic_bandwidth for fabric in fabrics] == [50e9, 100e9]
+
+
 def test_what_if_overrides() -> None:
     base = load_topology("dgx_a100", nodes=4)
     assert base.gpus == base.ranks == 32

@@ -22,7 +22,7 @@ NAMES = topology_names()
 def cluster_of(name: str) -> Cluster:
     """A few nodes of it: enough for two leaves, or two pods where that is small."""
     leaves = {} if load_topology(name).fabric.kind == "single_switch" else {"nodes_per_leaf": 2}
-    return load_topology(name, nodes=3 if name == "gb200_nvl72" else 6, overrides=leaves)
+    return load_topology(name, nodes=3 if name.endswith("nvl72") else 6, overrides=leaves)
 
 
 def pairs(cluster: Cluster, most: int = 400) -> tuple[np.ndarray, np.ndarray]:

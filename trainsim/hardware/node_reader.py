@@ -4,6 +4,7 @@ The ``node:`` section of a topology file: devices, cables in short form, NICs.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import combinations, product
 from typing import Any
 
@@ -14,18 +15,20 @@ from trainsim.hardware.node import FORWARDING, KINDS, Cable, Node, kind_of
 from trainsim.hardware.ranges import expand, shorten, stem
 from trainsim.units import parse_bandwidth, parse_time
 
-NODE_KEYS = ("devices", "complexes", "links", "nics", "layout")
+NODE_KEYS = ("boards", "devices", "complexes", "links", "nics", "layout")
 COUNTED = tuple(kind for kind in KINDS if kind not in ("gpu", "nic"))
 LINK_KEYS = ("from", "to", "kind", "pattern", "lanes", "bandwidth", "reachable", "latency")
 NIC_KEYS = ("count", "bandwidth", "attach", "kind", "lanes", "ports")
 MOST_GPUS = 1024
+ON_BOARDS = ("gpu", "pcie", "host", "nvme")
+"""What stands on the boards of a node; NVSwitches stand elsewhere."""
 
 
 def read_node(top: DocumentPart, *, written: Any = None) -> Node:
     """The node template of the topology *top*.
 
     *written* is the file's own ``gpus_per_node`` where a scenario overrides it: the node then has fewer GPUs in the
-    same places.
+    same places, and of a node of boards only those that they need.
     """
     section = top.section("node", NODE_KEYS)
     gpus = top.integer("gpus_per_node", high=MOST_GPUS)
@@ -33,6 +36,7 @@ def read_node(top: DocumentPart, *, written: Any = None) -> Node:
     if gpus > template_gpus:
         raise top.fail("gpus_per_node", f"{gpus} GPUs do not fit: a node of this topology has {template_gpus} places")
     counts = {"gpu": template_gpus} | _counts(section)
+    there = _present(section, counts, gpus)
     cables: dict[frozenset[str], tuple[Cable, int]] = {}
     links = section.data.get("links", [])
     if not isinstance(links, list):
@@ -42,14 +46,16 @@ def read_node(top: DocumentPart, *, written: Any = None) -> Node:
         for cable in _cables(place, counts):
             _add(cables, cable, place, i)
     kept = [cable for cable, _ in cables.values()]
-    nics, nic_bandwidth, nic_cables = _nics(section, counts, template_gpus)
-    absent = {f"gpu{i}" for i in range(gpus, template_gpus)}
+    absent = frozenset(f"{kind}{i}" for kind, number in counts.items() for i in range(there[kind], number))
+    nics, nic_bandwidth, nic_cables = _nics(section, counts, absent)
+    there |= {"gpu": gpus, "nic": nics}
+    absent |= {f"gpu{i}" for i in range(gpus, template_gpus)}
     node = Node(
-        devices=tuple((k, n) for k, n in (counts | {"gpu": gpus, "nic": nics}).items() if n),
+        devices=tuple((kind, number) for kind, number in there.items() if number),
         cables=tuple(c for c in kept + nic_cables if c.a not in absent and c.b not in absent),
-        complexes=_complexes(section, counts),
+        complexes=_complexes(section, counts, absent),
         nic_bandwidth=nic_bandwidth,
-        layout=_layout(section, counts | {"nic": nics}),
+        layout=_layout(section, there),
     )
     _check_connected(section, node)
     return node
@@ -58,6 +64,16 @@ def read_node(top: DocumentPart, *, written: Any = None) -> Node:
 def _counts(section: DocumentPart) -> dict[str, int]:
     devices = section.section("devices", COUNTED)
     return {kind: devices.integer(kind, 0, low=0, high=4096) for kind in COUNTED}
+
+
+def _present(section: DocumentPart, counts: dict[str, int], gpus: int) -> dict[str, int]:
+    """How many of each kind there are on the boards that *gpus* need, GPUs as places; without boards, all."""
+    boards = section.integer("boards", 1, high=MOST_GPUS)
+    for kind in ON_BOARDS:
+        if counts[kind] % boards:
+            raise section.fail("boards", f"{counts[kind]} {kind}s do not stand on {boards} equal boards")
+    needed = -(-gpus * boards // counts["gpu"])
+    return {kind: number * needed // boards if kind in ON_BOARDS else number for kind, number in counts.items()}
 
 
 def _devices(section: DocumentPart, key: str, counts: dict[str, int]) -> tuple[str, ...]:
@@ -138,12 +154,18 @@ def _add(cables: dict[frozenset[str], tuple[Cable, int]], cable: Cable, place: D
     cables[ends] = cable, index
 
 
-def _nics(section: DocumentPart, counts: dict[str, int], gpus: int) -> tuple[int, float, list[Cable]]:
-    """(number, line rate of each, cables to the node) of the NICs; more NICs than GPUs are bonded."""
+def _nics(section: DocumentPart, counts: dict[str, int], absent: frozenset[str]) -> tuple[int, float, list[Cable]]:
+    """(number, line rate of each, cables to the node) of the NICs; more NICs than GPUs are bonded.
+
+    The NICs of *absent* boards are absent too, unless a scenario says how many there are.
+    """
     if "nics" not in section.data:
         return 0, 0.0, []
     nics = section.section("nics", NIC_KEYS)
+    gpus = sum(f"gpu{i}" not in absent for i in range(counts["gpu"]))
     count = nics.integer("count", high=4096)
+    if (*nics.path, "count") not in section.document.origin.elsewhere:
+        count = -(-count * gpus // counts["gpu"])
     ports = nics.integer("ports", 1, high=64)
     low, high = limits("bandwidth")
     bandwidth = nics.quantity("bandwidth", parse_bandwidth, low=low, high=high) * ports
@@ -155,7 +177,7 @@ def _nics(section: DocumentPart, counts: dict[str, int], gpus: int) -> tuple[int
                 f"{count} NICs cannot be shared evenly by {gpus} GPUs; use a multiple of {gpus}, or at most {gpus}",
             )
         bandwidth, host_rate, count = bandwidth * (count // gpus), host_rate * (count // gpus), gpus
-    attach = _devices(nics, "attach", counts)
+    attach = [device for device in _devices(nics, "attach", counts) if device not in absent]
     family = link_kinds()[kind].family
     cables = [
         Cable(attach[i * len(attach) // count], f"nic{i}", kind, family, host_rate, reachable, latency)
@@ -164,7 +186,9 @@ def _nics(section: DocumentPart, counts: dict[str, int], gpus: int) -> tuple[int
     return count, bandwidth, cables
 
 
-def _complexes(section: DocumentPart, counts: dict[str, int]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _complexes(
+    section: DocumentPart, counts: dict[str, int], absent: Collection[str]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Named sets of devices that act as one."""
     given = section.data.get("complexes", {})
     names = given if isinstance(given, dict) else ()
@@ -183,7 +207,8 @@ def _complexes(section: DocumentPart, counts: dict[str, int]) -> tuple[tuple[str
         if name in devices and name not in members:
             raise group.fail(name, f"{name} is a device of its own; call the complex otherwise")
         seen |= set(members)
-        result.append((str(name), members))
+        if here := tuple(member for member in members if member not in absent):
+            result.append((str(name), here))
     return tuple(result)
 
 
