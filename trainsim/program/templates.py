@@ -64,7 +64,7 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse
     for part, layer, block in _parts(parts, stage, coarse=coarse):
         cut = cuts.get(part, NOTHING)
         main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", block.transient_forward)]
-        here, overlapped = _unfold(block.forward, layer)
+        here, overlapped = _unfold(block.forward, layer, "forward")
         lanes = _appended(lanes, overlapped)
         main += [*here, Hold("temporary", -block.transient_forward), *cut.after]
     if parts.vocabulary is not None:
@@ -113,7 +113,7 @@ def _back(parts: Parts, stage: Stage, half: str, *, cuts: Cuts, coarse: bool) ->
     main: list[Piece] = []
     lanes = NO_LANES
     for part, layer, block in reversed(_parts(parts, stage, coarse=coarse)):
-        here, overlapped = _unfold(getattr(block, half), layer)
+        here, overlapped = _unfold(getattr(block, half), layer, half)
         cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
         needed = block.transient if here and first else 0.0
         main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
@@ -151,18 +151,19 @@ def _parts(parts: Parts, stage: Stage, *, coarse: bool) -> list[tuple[int, int, 
 NO_LANES: Lanes = MappingProxyType({})
 
 
-def _unfold(pieces: Iterable[Work], layer: int) -> tuple[list[Instruction], Lanes]:
+def _unfold(pieces: Iterable[Work], layer: int, half: str) -> tuple[list[Instruction], Lanes]:
     """Instructions for the compute chain and for the lanes of overlapped collectives.
 
     An overlapped collective is three instructions on its lane: it starts when the compute chain reaches its kernels
-    (event ``tp.LAYER.PLACE``), and the compute chain waits for its end behind them (``tp.LAYER.PLACE.done``).
+    (event ``tp.HALF.LAYER.PLACE``), and the compute chain waits for its end behind them (the same and ``.done``). A pass
+    has events of its own, since what its forward has set stays set for the microbatch.
     """
     main: list[Instruction] = []
     lanes: dict[str, tuple[Instruction, ...]] = {}
     for place, piece in enumerate(pieces):
         if isinstance(piece, Overlapped):
             chain = lane(piece.meet)
-            event = f"{chain}.{layer}.{place}"
+            event = f"{chain}.{half}.{layer}.{place}"
             main += [Signal(event), *(_at(x, layer) for x in piece.kernels), Wait(f"{event}.done")]
             lanes[chain] = (*lanes.get(chain, ()), Wait(event), _at(piece.meet, layer), Signal(f"{event}.done"))
         else:
