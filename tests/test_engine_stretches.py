@@ -22,6 +22,7 @@ from trainsim.engine.stretches import followers, stretches
 from trainsim.errors import Deadlock, TrainsimError
 from trainsim.fold import fold, prune, unfolded
 from trainsim.program.lower import lower
+from trainsim.program.tensor_overlap import tensor_overlaps
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
@@ -75,7 +76,7 @@ def test_a_stretch_is_one_event(schedule):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", schedules)
-@pytest.mark.parametrize("overlap", ["none", "wgrad", "userbuffers"])
+@pytest.mark.parametrize("overlap", tensor_overlaps)
 def test_every_schedule_with_a_straggler(schedule, overlap):
     framework = {"base": "neutral", "communication": {"tp_overlap": overlap}}
     both(scheduled(schedule, **{**WGRAD, "framework": framework}, **STRAGGLER))

@@ -11,6 +11,7 @@ from trainsim.errors import UnknownName
 from trainsim.frameworks import Framework, framework_names, load_framework
 from trainsim.hardware.gpu import load_gpu
 from trainsim.program.lower import lower
+from trainsim.program.tensor_overlap import tensor_overlaps
 from trainsim.sharding import strategies
 from trainsim.sharding.cutting import rules
 
@@ -22,7 +23,7 @@ def test_profiles_are_complete(name: str, precision: str) -> None:
     assert profile.name == name
     assert len(profile.source) > 40
     assert profile.kernels.attention in {"eager", *load_gpu("h100-sxm5-80gb").kernels.attention.curves}
-    assert profile.communication.tp_overlap in {"none", "wgrad", "userbuffers"}
+    assert profile.communication.tp_overlap in tensor_overlaps
     assert profile.communication.zero1_operation in {"reduce_scatter", "all_reduce"}
     assert profile.communication.bucketed_stages in {"all", "first"}
     assert profile.communication.bucket_rule in rules

@@ -14,9 +14,9 @@ from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.engine import run
 from trainsim.fold import fold, prune, unfolded
-from trainsim.program.block_costs import Block, Overlapped, Piece, lane
 from trainsim.program.lower import PASSES, lowered
 from trainsim.program.parts import work_out
+from trainsim.program.pieces import Block, Overlapped, Piece, lane
 
 CONTEXT = Group(("cp",))
 LARGE = float(1 << 30)

@@ -27,6 +27,7 @@ class Queue(StrEnum):
 
     COMPUTE = "compute"
     OVERLAP = "overlap"  # collectives of a pass under kernels that do not need them
+    COPIES = "copies"  # the same as copies between neighbours, which hold no SMs
     DATA = "dp"  # parameters and gradients beside the passes
     REPLICAS = "replicas"  # averages over groups of replicas that shard among themselves
     GATHER = "gather"  # gathers of a second copy of the parameters

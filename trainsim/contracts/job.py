@@ -115,7 +115,7 @@ class Training:
     recompute: str = "none"  # none | selective | full
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"
-    tp_overlap: str = "none"  # none | wgrad | userbuffers
+    tp_overlap: str = "none"  # none | wgrad | userbuffers | async
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update

@@ -60,8 +60,8 @@ class HostProfile:
 class CommunicationProfile:
     """What is sent, in which buckets and types, what overlaps, and how well links are used; times in seconds."""
 
-    tp_overlap: Literal["none", "wgrad", "userbuffers"]
-    userbuffers_exposed: Part  # part of the forward TP collectives that stays visible with userbuffers
+    tp_overlap: Literal["none", "wgrad", "userbuffers", "async"]
+    userbuffers_splits: Annotated[int, Bounds(1, 64)]  # of a product whose sums userbuffers scatter meanwhile
     zero3_overlap: bool  # the same where parameters are shared too
     gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
     gradient_bytes: Annotated[int, Bounds(2, 4)]  # on the wire, per parameter

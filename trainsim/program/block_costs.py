@@ -11,75 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.contracts.groups import TENSOR, Across, Group, Part, Queue, Within
+from trainsim.contracts.groups import TENSOR, Across, Group, Part, Within
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Exchange, MemoryBound, Operation, Step, Under, Work
 from trainsim.program.network import Network
+from trainsim.program.pieces import Block, Overlapped, Piece
+from trainsim.program.tensor_overlap import Boundary, Pieces, TensorOverlap, scatter_last, tensor_overlaps
 from trainsim.schedules.lookup import slices_of
 
 PARTS: Mapping[str, Callable[[int], Part]] = {"within": Within, "across": Across}
-IN_LAYERS = ("tp", "cp", "ep")
-"""Kinds of the collectives that belong to the operations of a layer, whichever axis cuts them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overlapped:
-    """A collective that runs on a chain of its own (its ``lane``) while ``kernels`` run; a pass goes on after both."""
-
-    meet: Meet
-    kernels: tuple[Kernel, ...]
-
-    @classmethod
-    def of(cls, meet: Meet, kernels: tuple[Kernel, ...]) -> Overlapped:
-        """*meet*, which a pass would wait for, under *kernels*."""
-        return cls(beside(meet), kernels)
-
-
-def beside(meet: Meet) -> Meet:
-    """The same collective on the overlap lane of its group."""
-    assert isinstance(meet.communicator, Group)
-    return replace(meet, communicator=meet.communicator.on(Queue.OVERLAP))
-
-
-def lane(meet: Meet) -> str:
-    """The chain that posts an overlapped collective: one per axis, so that those of two axes need not wait in turn.
-
-    >>> lane(Meet("keys and values", "cp", Group(("cp",)).on(Queue.OVERLAP), "all_gather", 8.0))
-    'cp'
-    """
-    return str(meet.communicator.anywhere)
-
-
-Piece = Kernel | Meet | Overlapped
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Block:
-    """A part of the model on one rank, for one microbatch; layers that run alike share one.
-
-    ``saved`` bytes are kept from forward to backward, under ``category``; ``transient_forward`` and ``transient`` are
-    the most that its forward and its backward need above them; ``resident`` are (operation, bytes) that are held once
-    for all blocks that have them. Where backward is split, ``kept`` bytes stay from the input gradient until the weight
-    gradient. Seconds are those of the pieces one after the other, alone.
-    """
-
-    forward: tuple[Piece, ...]
-    backward: tuple[Piece, ...]
-    forward_seconds: float
-    backward_seconds: float
-    saved: float
-    transient: float
-    category: str = "activations"
-    transient_forward: float = 0.0
-    resident: tuple[tuple[str, float], ...] = ()
-    input_gradient: tuple[Piece, ...] = ()
-    weight_gradient: tuple[Piece, ...] = ()
-    input_seconds: float = 0.0
-    weight_seconds: float = 0.0
-    kept: float = 0.0
+OUTSIDE = ("embedding", "logits")
+"""Operations whose collectives are no module of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +153,14 @@ class Blocks:
     def _forward(self, operations: Iterable[Operation], kind: str) -> Iterator[Piece]:
         sequence = self.job.parallel.sequence_parallel
         for o in operations:
+            way = self._way(o)
             if o.parallel == "column" and sequence:
-                yield from self._tp(o, "all_gather")
-            yield from self.pieces(o.forward, kind)
-            if o.parallel == "row":
-                yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
+                yield from self._at_boundary(way.gather, o, "all_gather", o.forward, kind)
+            elif o.parallel == "row":
+                scatter = way.scatter if sequence else scatter_last
+                yield from self._at_boundary(scatter, o, self._summed, o.forward, kind)
+            else:
+                yield from self.pieces(o.forward, kind)
             for nbytes in o.reduced if self.network.has(TENSOR) else ():
                 yield Meet(f"{o.name}.all_reduce", "tp", TENSOR, "all_reduce", nbytes, stream="tp")
 
@@ -222,28 +170,32 @@ class Blocks:
             if o.again and lost:
                 yield from (piece for x in lost for piece in self.pieces(x.again, "recompute"))
                 lost = []
-            inputs = tuple(self.pieces(o.input_gradient, "backward"))
             weights = tuple(self.pieces(o.weight_gradient, "backward"))
-            if o.parallel == "row" and sequence and (inputs or weights):
-                yield from self._tp(o, "all_gather")
-            if o.parallel == "column":
-                summed = self._tp(o, "reduce_scatter" if sequence else "all_reduce") if inputs else ()
-                yield from self._beside(self._tp(o, "all_gather") if sequence and weights else (), inputs)
-                yield from self._beside(summed, weights)
+            gather = self._tp(o, "all_gather") if o.parallel == "column" and sequence and weights else ()
+            if o.parallel == "column" and self._way(o).bulk:
+                inputs = tuple(self.pieces(o.input_gradient, "backward"))
+                yield from self._beside(gather, inputs)
+                yield from self._beside(self._tp(o, self._summed) if inputs else (), weights)
             else:
-                yield from (*inputs, *weights)
+                yield from (*gather, *self._inputs(o), *weights)
 
     def _input_gradient(self, operations: Sequence[Operation], lost: list[Operation]) -> Iterator[Piece]:
-        sequence = self.job.parallel.sequence_parallel
         for o in reversed(operations):
             if o.again and lost:
                 yield from (piece for x in lost for piece in self.pieces(x.again, "recompute"))
                 lost = []
-            if o.parallel == "row" and sequence and (o.input_gradient or o.weight_gradient):
-                yield from self._tp(o, "all_gather")
+            yield from self._inputs(o)
+
+    def _inputs(self, o: Operation) -> Iterator[Piece]:
+        """The gradient of an operation's input, with the collective that it waits for or that waits for it."""
+        sequence, way = self.job.parallel.sequence_parallel, self._way(o)
+        if o.parallel == "row" and sequence and (o.input_gradient or o.weight_gradient):
+            yield from self._at_boundary(way.gather, o, "all_gather", o.input_gradient, "backward")
+        elif o.parallel == "column" and o.input_gradient:
+            scatter = way.scatter_input_gradient if sequence else scatter_last
+            yield from self._at_boundary(scatter, o, self._summed, o.input_gradient, "backward")
+        else:
             yield from self.pieces(o.input_gradient, "backward")
-            if o.parallel == "column" and o.input_gradient:
-                yield from self._tp(o, "reduce_scatter" if sequence else "all_reduce")
 
     def _weight_gradient(self, operations: Sequence[Operation]) -> Iterator[Piece]:
         for o in reversed(operations):
@@ -252,17 +204,45 @@ class Blocks:
                     yield from self._tp(o, "all_gather")
                 yield from self.pieces(o.weight_gradient, "backward")
 
+    @property
+    def _summed(self) -> str:
+        """What adds up partial sums of the tensor-parallel group."""
+        return "reduce_scatter" if self.job.parallel.sequence_parallel else "all_reduce"
+
+    def _way(self, o: Operation) -> TensorOverlap:
+        """How this operation's collectives overlap; those of the embedding and the head are no module of a layer."""
+        way = tensor_overlaps[self.job.training.tp_overlap]
+        return tensor_overlaps[way.outside] if o.name in OUTSIDE else way
+
     def _tp(self, o: Operation, operation: str) -> tuple[Meet, ...]:
         if not self.network.has(TENSOR):
             return ()
-        framework, training = self.job.framework, self.job.training
-        exposed = framework.communication.userbuffers_exposed if training.tp_overlap == "userbuffers" else 1.0
-        return (Meet(f"{o.name}.{operation}", "tp", TENSOR, operation, o.boundary, stream="tp", exposed=exposed),)
+        return (Meet(f"{o.name}.{operation}", "tp", TENSOR, operation, o.boundary, stream="tp"),)
+
+    def _at_boundary(
+        self, way: Pieces, o: Operation, operation: str, steps: tuple[Step, ...], kind: str
+    ) -> Iterator[Piece]:
+        """*steps* of an operation and the collective *operation* before or behind them, as *way* has it."""
+        meets = self._tp(o, operation)
+        if not meets:
+            yield from self.pieces(steps, kind)
+            return
+        yield from way(
+            Boundary(
+                meet=meets[0],
+                steps=steps,
+                kind=kind,
+                pieces=self.pieces,
+                kernel=self.kernel,
+                ranks=self.network.size(TENSOR),
+                splits=self.job.framework.communication.userbuffers_splits,
+            )
+        )
 
     def _beside(self, meets: tuple[Meet, ...], pieces: tuple[Piece, ...]) -> Iterator[Piece]:
-        """The collective under the kernels that do not need it, if the framework overlaps them."""
+        """The collective under the kernels that do not need it."""
         kernels = tuple(piece for piece in pieces if isinstance(piece, Kernel))
-        if meets and kernels and len(kernels) == len(pieces) and self.job.training.tp_overlap == "wgrad":
+        if meets and kernels and len(kernels) == len(pieces):
             (meet,) = meets
             yield Overlapped.of(meet, kernels)
         else:

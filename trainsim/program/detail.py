@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from trainsim.contracts.groups import Group
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Payload, Piece
 from trainsim.contracts.system import FLOOR
-from trainsim.program.block_costs import IN_LAYERS, Overlapped
-from trainsim.program.block_costs import Piece as Work
 from trainsim.program.network import Network
+from trainsim.program.pieces import IN_LAYERS, Overlapped
+from trainsim.program.pieces import Piece as Work
 
 
 def coarsen(pieces: Iterable[Piece], detail: str, network: Network) -> list[Piece]:

@@ -18,9 +18,9 @@ from trainsim.contracts.groups import REPLICAS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
-from trainsim.program.block_costs import Block
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
+from trainsim.program.pieces import Block
 from trainsim.program.rank import RankPlan
 from trainsim.program.stages import Stage
 from trainsim.program.update import agreeing

@@ -192,7 +192,7 @@ def _with_gpu_shares(communicator: Communicator, network: Network, group: Group)
 
 def _gpu_shares(pattern: Pattern, network: Network, group: Group) -> Pattern:
     members, links, ranks = network.members(group), network.job.cluster.links, network.job.parallel.ranks
-    hold, moved = network.gpu_shares(pattern, members)
+    hold, moved = network.gpu_shares(pattern, members, group.queue)
     of, rank = np.repeat(np.arange(len(members), dtype=np.int64), members.shape[1]), members.ravel()
     return replace(
         pattern,

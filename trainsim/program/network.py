@@ -15,7 +15,7 @@ from trainsim.collectives.host_copies import offload_pattern
 from trainsim.collectives.pattern import latency_only, message_pattern, pattern
 from trainsim.collectives.place import place
 from trainsim.collectives.traffic import instant
-from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers
+from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers, Queue
 from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
@@ -103,21 +103,23 @@ class Network:
     def taken_beside(self, group: Group, operation: str) -> tuple[float, float]:
         """(Share of the SMs, share of the bandwidth of the HBM) that a collective takes of the GPUs of its first group
         when it runs beside kernels."""
-        key = group.anywhere, operation
+        key = group, operation
         if key not in self._beside_kernels:
-            hold, moved = self.gpu_shares(self._first(*key)[0], self._near(key[0])[:1])
+            near = self._near(group.anywhere)[:1]
+            hold, moved = self.gpu_shares(self._first(group, operation)[0], near, group.queue)
             self._beside_kernels[key] = float(hold[0]), float(moved[0])
         return self._beside_kernels[key]
 
-    def gpu_shares(self, pattern: Pattern, members: Ints) -> tuple[Floats, Floats]:
+    def gpu_shares(self, pattern: Pattern, members: Ints, queue: Queue) -> tuple[Floats, Floats]:
         """What a collective takes of each of its GPUs, group by group of *members*.
 
-        NCCL's blocks hold their SMs however slow the network is, and every byte on the wire is read and written.
+        NCCL's blocks hold their SMs however slow the network is, those of copy engines none; and every byte on the wire
+        is read and written.
         """
         cluster, constants = self.job.cluster, self.job.cluster.constants
         domains = np.sort(cluster.domain_of(self.gpu_of(members)), axis=1)
         near = np.any(domains[:, 1:] == domains[:, :-1], axis=1)  # two members of a node: their channels use NVLink too
-        hold = np.where(near, constants["sm_nvlink"], constants["sm_network"])
+        hold = np.where(near, constants["sm_nvlink"], constants["sm_network"]) * (queue is not Queue.COPIES)
         bandwidth = pattern.bandwidth[: len(members)]
         return hold, np.minimum(1.0, constants["hbm_passes"] * bandwidth / cluster.gpu.memory_bandwidth)
 

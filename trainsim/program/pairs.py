@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainsim.contracts.instructions import Instruction, Meet, Piece, Signal, Template, Wait
-from trainsim.program.block_costs import IN_LAYERS, beside, lane
+from trainsim.program.pieces import IN_LAYERS, beside, lane
 from trainsim.program.templates import Lanes, Pass
 
 

@@ -22,9 +22,10 @@ from trainsim.models.layers import (
 )
 from trainsim.models.lora import adapter_tensors, first_layer
 from trainsim.models.matrices import Matrix, Tensors, joined, tensors
-from trainsim.program.block_costs import Block, Blocks
+from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
 from trainsim.program.network import Network
+from trainsim.program.pieces import Block
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
 from trainsim.program.stages import Stage, virtual_stages
 from trainsim.program.states import gradient_bytes

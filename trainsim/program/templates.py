@@ -11,10 +11,10 @@ from typing import Protocol
 
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
-from trainsim.program.block_costs import Block, Overlapped, lane
-from trainsim.program.block_costs import Piece as Work
 from trainsim.program.detail import coarsen
 from trainsim.program.parts import Parts
+from trainsim.program.pieces import Block, Overlapped, lane
+from trainsim.program.pieces import Piece as Work
 from trainsim.program.stages import Stage
 from trainsim.program.vocabulary import HIDDEN, HIDDEN_GRADIENT
 
@@ -155,8 +155,8 @@ def _unfold(pieces: Iterable[Work], layer: int, half: str) -> tuple[list[Instruc
     """Instructions for the compute chain and for the lanes of overlapped collectives.
 
     An overlapped collective is three instructions on its lane: it starts when the compute chain reaches its kernels
-    (event ``tp.HALF.LAYER.PLACE``), and the compute chain waits for its end behind them (the same and ``.done``). A pass
-    has events of its own, since what its forward has set stays set for the microbatch.
+    (event ``tp.HALF.LAYER.PLACE``), and the compute chain waits for its end behind them (the same with ``.done``). A
+    pass has events of its own: what its forward has set stays set for the microbatch.
     """
     main: list[Instruction] = []
     lanes: dict[str, tuple[Instruction, ...]] = {}

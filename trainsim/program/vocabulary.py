@@ -17,8 +17,9 @@ from trainsim.contracts.groups import STAGES, Ends, Queue
 from trainsim.contracts.instructions import Instruction, Kernel, Meet, Signal, Task, Template, Wait
 from trainsim.contracts.job import Job
 from trainsim.models.layers import Shape, Style, head_operations
-from trainsim.program.block_costs import Block, Blocks, Overlapped, Piece
+from trainsim.program.block_costs import Blocks
 from trainsim.program.network import Network
+from trainsim.program.pieces import Block, Overlapped, Piece
 from trainsim.program.stages import Stage
 from trainsim.schedules import Slot, Work
 from trainsim.schedules.messages import Item

@@ -199,7 +199,7 @@ class TrainingSpec(ScenarioSection):
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
-    tp_overlap: bool | Literal["none", "wgrad", "userbuffers"] | None = None
+    tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     moe: RoutingSpec | None = None
     moe_overlap: bool = False
 

@@ -13,6 +13,7 @@ from trainsim.scenario.context import Context, default
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.schema import RecomputeSpec
+from trainsim.scenario.tensor_parallel import tensor_overlap
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 SINGLE = ("fp32", "tf32")
@@ -54,7 +55,7 @@ def resolve_training(
         recompute=mode,
         recompute_layers=layers,
         attention=_attention(context, framework),
-        tp_overlap=_tp_overlap(context, framework),
+        tp_overlap=tensor_overlap(context, framework, parallel),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
     )
 
@@ -131,10 +132,3 @@ def _accumulation(context: Context) -> str | None:
         reason = f"gradients of {precision} are not summed in {given}; {known} would work"
         context.require(checks.Fault("training.accumulation_dtype", reason), ScenarioError)
     return given
-
-
-def _tp_overlap(context: Context, framework: Framework) -> str:
-    given = context.spec.training.tp_overlap
-    if isinstance(given, bool):
-        return "userbuffers" if given else "none"
-    return str(default(context, "training.tp_overlap", given, framework.communication.tp_overlap))
