@@ -202,7 +202,8 @@ def test_megatrons_report_as_printed(row: dict[str, str]) -> None:
 
 def like_llama(name: str) -> bool:
     model = ts.model(name)
-    return model.gated_mlp and model.norm == "rmsnorm" and model.biases == "none"
+    others = {"moe", "mla", "qk_norm", "encoder_layers", "post_norms", "linear_attention"}
+    return model.gated_mlp and model.norm == "rmsnorm" and model.biases == "none" and not others & set(model.to_dict())
 
 
 @pytest.mark.parametrize("name", [name for name in model_names() if like_llama(name)])

@@ -14,7 +14,8 @@ from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, UnknownName
 from trainsim.models.counts import parameters_per_rank
 from trainsim.models.known import model_names
-from trainsim.models.matrices import Matrix, Tensors, linears, tensors
+from trainsim.models.linears import linears
+from trainsim.models.matrices import Matrix, Tensors, expert_tensors, tensors
 from trainsim.models.reading import load_model
 from trainsim.optimizers import load_optimizer, optimizer_names
 from trainsim.program.lower import lower
@@ -83,7 +84,8 @@ def test_tensors_add_up_to_the_parameters(name: str, tp: int) -> None:
     for layers, embedding, head in product((0, 3), (False, True), (False, True)):
         ends = {"embedding": embedding, "head": head}
         kinds = model.kinds[:layers]
-        assert tensors(model, tp, kinds, **ends).total == parameters_per_rank(model, tp, kinds, **ends)
+        experts = expert_tensors(kinds, tp).total
+        assert tensors(model, tp, kinds, **ends).total + experts == parameters_per_rank(model, tp, kinds, **ends)
 
 
 def test_linears_are_cut_over_tensor_parallelism() -> None:

@@ -13,6 +13,7 @@ from trainsim.models import tensors as module_under_test
 from trainsim.models.calls import calls, modules, ready_order
 from trainsim.models.counts import parameters_per_rank
 from trainsim.models.known import family_names, model_names
+from trainsim.models.layer_kind import counted
 from trainsim.models.reading import load_model, transformer
 from trainsim.models.tensors import embedding_tensors, family_modules, head_tensors, layer_tensors
 from trainsim.models.transformer import BIASES, NORMS, POSITIONS, Transformer, padded_vocab
@@ -24,20 +25,28 @@ VARIANTS = [
     for gated in (True, False)
     for biases in BIASES
     for positions in POSITIONS
-    for norm, tied in zip(NORMS, (True, False, True), strict=True)
+    for norm, tied in zip(NORMS, (True, False, True, False), strict=True)
 ]
+
+
+def two_layers(name: str) -> Transformer:
+    """A model of the catalogue with its last two layers, one of an encoder if it has one."""
+    model = load_model(name)
+    return replace(model, layers=2, encoder_layers=min(1, model.encoder_layers), layer_pattern=model.layer_pattern[-2:])
 
 
 def adds_up(model: Transformer, tp: int) -> None:
     def elements(tensors: tuple[module_under_test.Tensor, ...]) -> int:
         return sum(t.elements for t in tensors)
 
-    layer, first = elements(layer_tensors(model.kind, tp)), elements(embedding_tensors(model, tp))
-    assert layer == parameters_per_rank(model, tp, model.kinds[:1])
+    kinds, first = counted(model.kinds), elements(embedding_tensors(model, tp))
+    for kind in kinds:
+        assert elements(layer_tensors(kind, tp)) == parameters_per_rank(model, tp, (kind,))
+    layers = sum(n * elements(layer_tensors(kind, tp)) for kind, n in kinds.items())
     assert first == parameters_per_rank(model, tp, (), embedding=True)
     assert elements(head_tensors(model, tp, embedding=False)) == parameters_per_rank(model, tp, (), head=True)
     whole = parameters_per_rank(model, tp, model.kinds, embedding=True, head=True)
-    assert model.layers * layer + first + elements(head_tensors(model, tp)) == whole
+    assert layers + first + elements(head_tensors(model, tp)) == whole
     assert sum(modules(model, tp).sizes) == whole
 
 
@@ -74,18 +83,24 @@ def test_the_vocabularys_padding_is_the_callers(name: str) -> None:
         ("mistral-7b", 291, 9),
         ("gemma-7b", 254, 9),
         ("gpt2-xl", 580, 12),
+        ("falcon-7b", 195, 6),
+        ("falcon-180b", 643, 8),
+        ("gemma-2-9b", 464, 11),
+        ("mixtral-8x7b", 291, 9),
+        ("qwen3-30b-a3b", 531, 11),
+        ("deepseek-v3", 909, 15),
     ],
 )
 def test_as_many_tensors_as_transformers_registers(name: str, whole: int, layer: int) -> None:
     model = load_model(name)
-    assert len(layer_tensors(model.kind)) == layer
+    assert len(layer_tensors(model.kinds[-1])) == layer
     assert len(modules(model).tensors) == whole
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "gpt2", "qwen2.5-7b", "opt-13b"])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_each_pass_calls_every_module_once(name: str, recompute: bool) -> None:
-    model = replace(load_model(name), layers=2)
+    model = two_layers(name)
     whole = modules(model)
     trace = calls(whole.root, recompute=recompute)
     start = next(k for k, call in enumerate(trace) if not call.forward)
@@ -115,7 +130,7 @@ def test_as_many_calls_as_deepspeed_records() -> None:
 
 @pytest.mark.parametrize("name", model_names())
 def test_every_gradient_is_ready_once_and_the_shared_one_last(name: str) -> None:
-    whole = modules(replace(load_model(name), layers=2))
+    whole = modules(two_layers(name))
     order = ready_order(whole.root)
     assert sorted(order) == list(range(len(whole.tensors)))
     assert whole.tensors[order[-1]].module.endswith("embedding") or "norm" in whole.tensors[order[-1]].module

@@ -44,7 +44,8 @@ def show_model(name: Named) -> None:
     from trainsim.models.reading import load_model
     from trainsim.report.described import model_section
 
-    render(model_section(load_model(name), MODELS.find(name).data))
+    data = {} if Path(name).suffix == ".json" else MODELS.find(name).data
+    render(model_section(load_model(name), data))
 
 
 @show.command("gpu")

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+ALIKE = {"layernorm1p": "layernorm", "relu2": "gelu"}
+"""Kinds without a row of their own, which keep as much as another: an input and its statistics, or an input."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLayout:
@@ -85,6 +88,6 @@ class Saved:
 
     def of(self, kind: str) -> Kept:
         """The row of the table for a kind of norm or activation."""
-        row = getattr(self, kind)
+        row = getattr(self, ALIKE.get(kind, kind))
         assert isinstance(row, Kept), kind
         return row

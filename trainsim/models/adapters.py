@@ -4,7 +4,7 @@ Low-rank adapters on a frozen model (LoRA, Hu et al. 2021, arXiv 2106.09685): wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,10 +68,15 @@ def members(target: str, *, gated: bool) -> tuple[str, ...]:
     return known[target]
 
 
-def check_targets(adapted: Lora, *, gated: bool) -> None:
-    """Every target exists and no layer has two adapters. Raises UnknownName and InvalidPlan."""
+def check_targets(adapted: Lora, *, gated: bool, known: Collection[str]) -> None:
+    """Every target is a layer among those *known* and none has two adapters. Raises UnknownName and InvalidPlan."""
     seen: dict[str, str] = {}
     for target, name in _pairs(adapted, gated):
+        if name not in known:
+            raise InvalidPlan(
+                f"model.lora: an adapter on {target} is not simulated, for a layer of this model has no {name} (it has "
+                f"{', '.join(known)}); leave it out of targets"
+            )
         if name in seen:
             raise InvalidPlan(f"model.lora: {target} and {seen[name]} both put an adapter on {name}; leave one out")
         seen[name] = target

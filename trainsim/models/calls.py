@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from trainsim.models.layer_kind import counted
-from trainsim.models.tensors import Tensor, embedding_tensors, family_modules, head_tensors, layer_tensors
+from trainsim.models.tensors import INSIDE, Tensor, embedding_tensors, family_modules, head_tensors, layer_tensors
 from trainsim.models.transformer import Transformer
 
+LISTED = frozenset(
+    ("q", "k", "v", "qkv", "o", "gate", "up", "down", "input norm", "post norm", "final norm", *chain(*INSIDE.values()))
+)
+"""Modules that are left out where a layer does not have them."""
 WITHOUT_BACKWARD = ("rotary",)  # tables of angles: nothing in them has a gradient
 
 
@@ -67,13 +71,15 @@ def modules(model: Transformer, tp: int = 1, *, padded_vocab: int | None = None)
     tensors = (*first, *(tensor for layer in layers for tensor in layer), *last)
     tree = family_modules(model.family)
     outer = _indices((*first, *last), 0, gap=starts[-1], after=len(first))
-    outer.setdefault("head", outer["word embedding"])
+    if model.tied_embeddings:
+        outer["head"] = (*outer["word embedding"], *outer.get("head", ()))
     called = tuple(
         Module("layer", (), _children(tree["layer"], _indices(layer, len(first) + start), {}))
         for layer, start in zip(layers, starts, strict=False)
     )
     embedding = tuple(Module(name, outer[name]) for name in dict.fromkeys(t.module for t in first))
-    inserted = {"layers": called, "embedding": embedding}
+    before_head = tuple(Module(name, outer[name]) for name in dict.fromkeys(t.module for t in last) if name != "head")
+    inserted = {"layers": called, "embedding": embedding, "final norm": before_head}
     return Modules(tensors, Module("root", (), _children(tree["called"], outer, inserted)))
 
 
@@ -127,13 +133,13 @@ def _indices(tensors: tuple[Tensor, ...], start: int, *, gap: int = 0, after: in
 def _children(
     listed: list[Any], parameters: dict[str, tuple[int, ...]], inserted: dict[str, tuple[Module, ...]]
 ) -> tuple[Module, ...]:
-    """The modules that a family's file lists; those without parameters (an activation) too, but a gate that is none."""
+    """The modules that a family's file lists, those without parameters too, but none that are missing."""
     out: list[Module] = []
     for item in listed:
         if isinstance(item, dict):
             out += (Module(name, (), _children(inner, parameters, inserted)) for name, inner in item.items())
         elif item in inserted:
             out += inserted[item]
-        elif item != "gate" or item in parameters:
+        elif item in parameters or item not in LISTED:
             out.append(Module(item, parameters.get(item, ())))
     return tuple(out)

@@ -22,24 +22,33 @@ def parameters_per_rank(
     embedding: bool = False,
     head: bool = False,
     padded_vocab: int | None = None,
+    ep: int = 1,
+    etp: int | None = None,
 ) -> int:
     """Parameters on one rank that holds layers of these *kinds* and, if so said, the embedding and the head.
 
     The word embedding is divided over *tp* with its padding (*padded_vocab*, by default Megatron-LM's); positions and
-    norms are on every rank. A tied head away from the embedding keeps a copy of it, as with pipeline parallelism.
+    norms are on every rank. A tied head away from the embedding keeps a copy of it, as with pipeline parallelism, and
+    so do layers that predict tokens further on. Experts are dealt to *ep* ranks and cut over *etp* (None: over *tp*).
 
     >>> from trainsim.models.reading import load_model
     >>> model = load_model("llama-2-7b")
     >>> parameters_per_rank(model, 1, model.kinds, embedding=True, head=True)
     6738415616
     """
-    table = (padded_vocab or _padded(model, tp)) // tp * model.hidden
-    count = sum(layer_parameters_per_rank(kind, tp) * layers for kind, layers in counted(kinds).items())
+    rows = (padded_vocab or _padded(model, tp)) // tp
+    table = rows * model.embedding_width
+    count = sum(layer_parameters_per_rank(kind, tp, ep=ep, etp=etp) * n for kind, n in counted(kinds).items())
     if embedding:
-        count += table + model.position_parameters + model.embedding_norm_parameters
+        count += table + model.position_parameters + model.embedding_norm_parameters + model.projection_parameters
     if head:
-        count += model.final_norm_parameters
-        count += 0 if model.tied_embeddings and embedding else table
+        copies = int(not (model.tied_embeddings and embedding))
+        copies += bool(model.mtp_layers and not embedding and not model.tied_embeddings)
+        count += model.final_norm_parameters + model.projection_parameters + copies * table
+        count += rows if model.head_bias else 0
+        if model.mtp_layers:
+            apart = layer_parameters_per_rank(model.kinds[-1], tp, ep=ep, etp=etp) - model.kinds[-1].parameters
+            count += model.mtp_parameters + model.mtp_layers * apart
     return count
 
 
@@ -63,18 +72,28 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
     """
     if recompute not in RECOMPUTE:
         raise UnknownName("kind of recomputation", recompute, RECOMPUTE)
-    logits = model.logits_flops(sequence_length=sequence_length, batch=batch)
     size = {"sequence_length": sequence_length, "batch": batch}
     layers = sum(
         count * _layer_flops(kind, recompute=recompute, **size) for kind, count in counted(model.kinds).items()
     )
-    return layers + (3 if model.lora is None else 2) * logits
+    passes = 3 if model.lora is None else 2
+    further = 0.0
+    if model.mtp_layers:
+        further = _layer_flops(model.kinds[-1], recompute=recompute, **size)
+        further += 4.0 * passes * batch * sequence_length * model.hidden**2
+    logits = (1 + model.mtp_layers) * model.logits_flops(**size)
+    return layers + model.mtp_layers * further + passes * logits
 
 
 def _layer_flops(kind: LayerKind, *, sequence_length: int, batch: int, recompute: str) -> float:
-    """FLOP of one layer in a step."""
+    """FLOP of one layer in a step; of scores twice the causal part counts: the square, or what a window leaves."""
+    local = kind.window is not None or kind.chunk is not None
     layer = kind.flops(sequence_length=sequence_length, batch=batch)
-    scores = 4.0 * batch * sequence_length**2 * kind.query_width
+    scores = kind.scores_flops(sequence_length=sequence_length, batch=batch)
+    if local:
+        layer -= scores
+        scores = 2 * kind.scores_flops(sequence_length=sequence_length, batch=batch, causal=True)
+        layer += scores
     adapted = 2.0 * batch * sequence_length * adapter_tensors([kind], 1).total
     again = {"none": 0.0, "selective": scores, "full": layer + adapted}[recompute]
     return (3 * layer if kind.lora is None else 2 * layer + scores + 3 * adapted) + again

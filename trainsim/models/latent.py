@@ -1,5 +1,6 @@
 """
-Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values come from one small vector per token.
+Attention that is not heads of queries, keys and values: latent attention (DeepSeek-V2, arXiv 2405.04434), whose keys
+and values come from one small vector per token, and linear attention, whose memory is a matrix per head.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trainsim.errors import ScenarioError, nearest
+from trainsim.errors import InvalidPlan, ScenarioError, nearest
 from trainsim.models.sizes import check_size
 
 
@@ -44,19 +45,67 @@ def read_mla(given: Mapping[str, Any] | Mla) -> Mla:
     """
     if isinstance(given, Mla):
         return given
-    known = tuple(f.name for f in fields(Mla))
+    return Mla(**_sizes("mla", given, Mla, optional=("q_lora_rank",)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaNet:
+    """Sizes of a gated delta network (Yang et al. 2024, arXiv 2412.06464), attention that is linear in the sequence:
+    a state of ``key_head_dim`` x ``value_head_dim`` per value head, and a convolution of ``kernel`` tokens before it.
+
+    >>> DeltaNet(key_heads=16, value_heads=32, key_head_dim=128, value_head_dim=128).channels
+    8192
+    """
+
+    key_heads: int
+    value_heads: int
+    key_head_dim: int
+    value_head_dim: int
+    kernel: int = 4
+
+    @property
+    def channels(self) -> int:
+        """Numbers of a token that the convolution takes: queries, keys and values."""
+        return 2 * self.key_heads * self.key_head_dim + self.value_heads * self.value_head_dim
+
+    def flops(self, tokens: float) -> float:
+        """FLOP of the recurrence over *tokens*: what the state holds under a key, its update, what a query sees."""
+        state = self.value_heads * self.key_head_dim * self.value_head_dim
+        return tokens * (6.0 * state + 2.0 * self.kernel * self.channels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``read_delta`` reads back."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def read_delta(given: Mapping[str, Any] | DeltaNet) -> DeltaNet:
+    """The network that a scenario's ``model.linear_attention`` describes. Raises ScenarioError and InvalidPlan."""
+    if isinstance(given, DeltaNet):
+        return given
+    values = _sizes("linear_attention", given, DeltaNet, optional=("kernel",))
+    if values["value_heads"] % values["key_heads"]:
+        raise InvalidPlan(
+            f"model.linear_attention: {values['value_heads']} value_heads do not divide by "
+            f"key_heads={values['key_heads']}"
+        )
+    return DeltaNet(**values)
+
+
+def _sizes(name: str, given: Any, of: type, *, optional: tuple[str, ...]) -> dict[str, int]:
+    """The sizes in a mapping for the fields of a class. Raises ScenarioError and InvalidPlan."""
+    known = tuple(f.name for f in fields(of))
     if not isinstance(given, Mapping):
-        raise ScenarioError("model.mla wants a mapping with kv_lora_rank, qk_nope_head_dim, ...")
+        raise ScenarioError(f"model.{name} wants a mapping with {', '.join(known)}")
     for key in given:
         if key not in known:
             near = nearest(str(key), known)
             raise ScenarioError(
-                f"model.mla: unknown key {key!r}; {f'did you mean {near!r}?' if near else ', '.join(known)}"
+                f"model.{name}: unknown key {key!r}; {f'did you mean {near!r}?' if near else ', '.join(known)}"
             )
-    missing = [key for key in known if key != "q_lora_rank" and given.get(key) is None]
+    missing = [key for key in known if key not in optional and given.get(key) is None]
     if missing:
-        raise ScenarioError(f"model.mla: {', '.join(missing)} must be given")
+        raise ScenarioError(f"model.{name}: {', '.join(missing)} must be given")
     for key, value in given.items():
         if value is not None:
-            check_size("mla", key, value)
-    return Mla(**given)
+            check_size(name, key, value)
+    return {key: value for key, value in given.items() if value is not None}

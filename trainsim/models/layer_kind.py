@@ -6,24 +6,31 @@ A model is a list of kinds, one per layer; in most models all of them are the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-from trainsim.errors import InvalidPlan, ScenarioError, UnknownName, nearest
+from trainsim.errors import InvalidPlan
 from trainsim.models.adapters import Lora, check_targets
-from trainsim.models.latent import Mla, read_mla
-from trainsim.models.mixture import Moe, read_moe
-from trainsim.models.sizes import MOST_LAYERS, check_size, check_switch, divisor
+from trainsim.models.latent import DeltaNet, Mla
+from trainsim.models.linears import linears, vectors
+from trainsim.models.mixture import Moe
+from trainsim.models.sizes import check_choice, check_size, check_switch, divisor
 
 DEFAULT = "default"
 """The kind with the model's own sizes."""
 SIZES = ("heads", "kv_heads", "head_dim", "ffn_hidden")
-OTHERS = ("gated_mlp", "activation", "moe", "mla", "window")
+OTHERS = ("gated_mlp", "activation", "moe", "mla", "linear_attention", "window", "chunk", "positions", "qk_norm")
 """What else a kind may have for itself."""
-GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu"}
+GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu", "relu": "reglu", "relu2": "reglu"}
 """What the product of two halves is called, by the activation of the first."""
 ACTIVATIONS = tuple(GATED)
+QK_NORMS = ("none", "head", "full", "l2")
+"""How queries and keys are normalised: not, head by head with one scale for all, over all heads at once, unscaled."""
+SWITCHES = (
+    *("gated_mlp", "norm_bias", "parallel_residual", "shared_norm", "post_norms"),
+    *("attention_sinks", "attention_gate"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +50,48 @@ class LayerKind:
     biases: str
     activation: str
     dropout: bool = False
+    norm_bias: bool = True  # a LayerNorm has a shift beside its scale
+    rotary_share: float = 1.0  # of each head, where positions are rotary
+    qk_norm: str = "none"
+    parallel_residual: bool = False  # attention and MLP read the same residual stream and are added to it together
+    shared_norm: bool = False  # and the result of the same norm
+    post_norms: bool = False  # the results of attention and MLP are normalised too
+    attention_sinks: bool = False  # a learnt number per head beside the scores
+    attention_gate: bool = False  # a product as wide as the queries scales the result of attention
+    attention_softcap: float | None = None  # scores are bent by a tanh
     lora: Lora | None = None
     moe: Moe | None = None  # experts in the place of the MLP
     mla: Mla | None = None  # latent attention in the place of heads, kv_heads and head_dim
+    linear_attention: DeltaNet | None = None  # in the place of attention
     window: int | None = None  # tokens that a query may look at, itself and those before it; None: all
+    chunk: int | None = None  # tokens of a part of the sequence in which attention stays; None: the whole
+    causal: bool = True  # a query looks at no later token
+    cross_attention: bool = False  # a second attention, to the result of the encoder
+
+    @property
+    def shifted_norms(self) -> bool:
+        """Whether norms have a shift beside their scale."""
+        return self.norm.startswith("layernorm") and self.norm_bias
+
+    @property
+    def query_dim(self) -> int:
+        """Numbers of a head's query and key."""
+        return self.head_dim if self.mla is None else self.mla.qk_head_dim
+
+    @property
+    def value_dim(self) -> int:
+        """Numbers of a head's value."""
+        return self.head_dim if self.mla is None else self.mla.v_head_dim
 
     @property
     def query_width(self) -> int:
-        """Columns of the query projection: heads x head_dim."""
-        return self.heads * self.head_dim
+        """Columns of the query projection: heads times the numbers of a head's query."""
+        return self.heads * self.query_dim
+
+    @property
+    def value_width(self) -> int:
+        """Columns of the result of attention: heads times the numbers of a head's value."""
+        return self.heads * self.value_dim
 
     @property
     def kv_width(self) -> int:
@@ -65,23 +105,86 @@ class LayerKind:
 
     @property
     def norm_parameters(self) -> int:
-        """Parameters of one norm: scale, and shift if it is a LayerNorm."""
-        return self.hidden * (2 if self.norm == "layernorm" else 1)
+        """Parameters of one norm: scale, and shift if it is a LayerNorm with one."""
+        return self.hidden * (2 if self.shifted_norms else 1)
 
     @property
     def parameters(self) -> int:
         """Parameters of one layer of this kind, adapters aside."""
         return layer_parameters_per_rank(self, 1)
 
-    def flops(self, *, sequence_length: int, batch: int = 1, causal: bool = False) -> float:
-        """FLOP of one layer's matrix products in a forward pass; *causal* counts half of the scores."""
-        tokens = batch * sequence_length
-        weights = self.hidden * (2 * self.query_width + 2 * self.kv_width + self.fc1_width + self.ffn_hidden)
-        scores = 2.0 * tokens * sequence_length * self.query_width * (0.5 if causal else 1.0)
-        return 2.0 * tokens * weights + 2 * scores
+    @property
+    def active_parameters(self) -> int:
+        """Those of them that a token meets: of the experts as many as it is sent to."""
+        return sum(w.elements * w.met // w.copies for w in linears(self, 1)) + _in_vectors(self, 1)
+
+    def scores_flops(
+        self, *, sequence_length: int, batch: int = 1, causal: bool = False, memory: int | None = None
+    ) -> float:
+        """FLOP of the products of queries, keys and values; with *causal* only those that a mask leaves.
+
+        *memory* are the tokens that cross-attention looks at (None: as many as the sequence has).
+        """
+        if self.linear_attention is not None:
+            return self.linear_attention.flops(batch * sequence_length)
+        pairs = self.pairs(sequence_length) if causal else float(sequence_length**2)
+        if self.cross_attention:
+            pairs += sequence_length * (memory or sequence_length)
+        return 2.0 * batch * pairs * (self.query_width + self.value_width)
+
+    def pairs(self, sequence_length: int) -> float:
+        """Pairs of a query and a key in a sequence that the mask leaves; half of the square if nothing but order does.
+
+        >>> from trainsim.models.reading import load_model
+        >>> load_model("llama-3-8b").kind.pairs(4096) / 4096**2
+        0.5
+        """
+        if not self.causal:
+            return float(sequence_length**2)
+        if self.chunk is not None:
+            full, rest = divmod(sequence_length, self.chunk)
+            return (full * self.chunk**2 + rest**2) / 2
+        seen = min(self.window or sequence_length, sequence_length)
+        return seen * sequence_length - seen**2 / 2
+
+    def flops(self, *, sequence_length: int, batch: int = 1, causal: bool = False, memory: int | None = None) -> float:
+        """FLOP of one layer's matrix products in a forward pass; *causal* counts only the scores that a mask leaves."""
+        weights = far = 0
+        for w in linears(self, 1):
+            if w.product == "cross kv":
+                far += w.outputs * w.inputs
+            else:
+                weights += w.outputs * w.inputs * w.met
+        products = 2.0 * batch * (sequence_length * weights + (memory or sequence_length) * far)
+        scores = self.scores_flops(sequence_length=sequence_length, batch=batch, causal=causal, memory=memory)
+        return products + scores
 
 
-def layer_parameters_per_rank(kind: LayerKind, tp: int) -> int:
+class LayerParameters(NamedTuple):
+    """Parameters of a layer on one rank: those that all ranks of its tensor-parallel group have, and its experts'."""
+
+    dense: int
+    experts: int
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.dense + self.experts
+
+
+def layer_parameters(kind: LayerKind, tp: int, *, ep: int = 1, etp: int | None = None) -> LayerParameters:
+    """Parameters of one layer on one rank: experts are dealt to *ep* ranks and cut over *etp* (None: over *tp*).
+
+    >>> from trainsim.models.reading import load_model
+    >>> layer_parameters(load_model("mixtral-8x7b").kind, 1, ep=8)
+    LayerParameters(dense=41984000, experts=176160768)
+    """
+    made = linears(kind, tp, ep=ep, etp=etp)
+    experts = sum(w.elements for w in made if w.expert)
+    return LayerParameters(sum(w.elements for w in made) - experts + _in_vectors(kind, tp), experts)
+
+
+def layer_parameters_per_rank(kind: LayerKind, tp: int, *, ep: int = 1, etp: int | None = None) -> int:
     """Parameters of one layer on one rank of a tensor-parallel group of *tp*.
 
     Matrices and the biases of split columns are divided; norms and the biases after a sum are on every rank;
@@ -92,13 +195,11 @@ def layer_parameters_per_rank(kind: LayerKind, tp: int) -> int:
     >>> kind.parameters, layer_parameters_per_rank(kind, 8)
     (453064704, 56665344)
     """
-    h, d = kind.hidden, kind.head_dim
-    queries = kind.heads // tp * d
-    qkv = queries + 2 * max(1, kind.kv_heads // tp) * d
-    fc1 = kind.fc1_width // tp
-    weights = h * (qkv + queries + fc1 + kind.ffn_hidden // tp)
-    biases = {"all": qkv + fc1 + 2 * h, "qkv": qkv, "none": 0}[kind.biases]
-    return weights + biases + 2 * kind.norm_parameters
+    return layer_parameters(kind, tp, ep=ep, etp=etp).total
+
+
+def _in_vectors(kind: LayerKind, tp: int) -> int:
+    return sum(v.weight + v.bias for v in vectors(kind, tp))
 
 
 def counted(kinds: Iterable[LayerKind]) -> dict[LayerKind, int]:
@@ -109,71 +210,14 @@ def counted(kinds: Iterable[LayerKind]) -> dict[LayerKind, int]:
     return counts
 
 
-Changes = tuple[tuple[str, Any], ...]
-"""What a kind of layer has that the model's own sizes are not: (key, value) each."""
-
-
-def read_kinds(given: Any) -> tuple[tuple[str, Changes], ...]:
-    """The named kinds of a scenario's ``model.layer_kinds``. Raises ScenarioError.
-
-    >>> read_kinds({"wide": {"ffn_hidden": 8192}})
-    (('wide', (('ffn_hidden', 8192),)),)
-    """
-    if not isinstance(given, Mapping):
-        raise ScenarioError("model.layer_kinds wants a mapping, such as {wide: {ffn_hidden: 8192}}")
-    allowed = (*SIZES, *OTHERS)
-    for name, changes in given.items():
-        if name == DEFAULT:
-            raise ScenarioError(f"model.layer_kinds: {DEFAULT} is the model's own layer; give this kind another name")
-        if not isinstance(changes, Mapping):
-            raise ScenarioError(f"model.layer_kinds.{name} wants a mapping, such as {{ffn_hidden: 8192}}")
-        for key in changes:
-            if key not in allowed:
-                near = nearest(str(key), allowed)
-                hint = f"did you mean {near!r}?" if near else f"a kind may change {', '.join(allowed)}"
-                raise ScenarioError(f"model.layer_kinds.{name}: unknown key {key!r}; {hint}")
-    return tuple((str(name), tuple(_read(changes).items())) for name, changes in given.items())
-
-
-def _read(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes of a kind with its experts and its latent attention as values."""
-    parts: dict[str, Callable[[Any], object]] = {"moe": read_moe, "mla": read_mla}
-    return {k: parts[k](v) if k in parts and v is not None else v for k, v in changes.items()}
-
-
-def read_pattern(given: Any, layers: int) -> tuple[str, ...]:
-    """The kind of each of *layers* layers, from a list that is as long or is repeated; ``wide*3`` is three of a kind.
-
-    Raises ScenarioError and InvalidPlan.
-
-    >>> read_pattern(["dense*2", "default"], 6)
-    ('dense', 'dense', 'default', 'dense', 'dense', 'default')
-    """
-    if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
-        raise ScenarioError(f"model.layer_pattern is {given!r}; it must be a list of kinds, such as [wide, default]")
-    pattern: list[str] = []
-    for entry in given:
-        name, star, count = entry.partition("*")
-        if star and not (count.strip().isdecimal() and 0 < int(count) <= MOST_LAYERS):
-            raise ScenarioError(f"model.layer_pattern: {entry!r} is not NAME*COUNT, such as wide*3")
-        pattern += [name.strip()] * (int(count) if star else 1)
-    if layers % len(pattern):
-        raise InvalidPlan(
-            f"model.layer_pattern has {len(pattern)} layers, which does not divide the model's {layers}; "
-            f"write {layers} of them, or a number that divides it"
-        )
-    return tuple(pattern) * (layers // len(pattern))
-
-
 def check_kind(model: str, kind: LayerKind) -> None:
     """Sizes of a layer are positive, heads divide by those of keys and values, adapters have a place."""
     for key in SIZES:
         check_size(model, key, getattr(kind, key))
-    check_switch(model, "gated_mlp", kind.gated_mlp)
-    if kind.window is not None:
-        check_size(model, "window", kind.window)
-    if kind.activation not in ACTIVATIONS:
-        raise UnknownName("kind of activation", str(kind.activation), ACTIVATIONS)
+    for key in SWITCHES:
+        check_switch(model, key, getattr(kind, key))
+    check_choice("kind of activation", kind.activation, ACTIVATIONS)
+    check_choice("kind of qk_norm", kind.qk_norm, QK_NORMS)
     if kind.activation == "silu" and not kind.gated_mlp:
         raise InvalidPlan(
             f"model {model!r}: silu is simulated in gated MLPs only; give activation gelu, gelu_tanh or relu, or "
@@ -185,29 +229,48 @@ def check_kind(model: str, kind: LayerKind) -> None:
             f"kv_heads={divisor(kind.heads, kind.kv_heads, -1)} "
             f"or kv_heads={divisor(kind.heads, kind.kv_heads, 1)} would"
         )
+    _check_attention(model, kind)
+    _check_residual(model, kind)
     if kind.lora is not None:
-        check_targets(kind.lora, gated=kind.gated_mlp)
+        check_targets(kind.lora, gated=kind.gated_mlp, known=[w.name for w in linears(kind, 1)])
 
 
-def check_pattern(pattern: Sequence[str], named: Sequence[str], layers: int) -> None:
-    """Every layer has a kind that exists. Raises UnknownName and InvalidPlan."""
-    for name in pattern:
-        if name != DEFAULT and name not in named:
-            raise UnknownName("kind of layer", name, (DEFAULT, *named))
-    if pattern and len(pattern) != layers:
-        raise InvalidPlan(f"the pattern has {len(pattern)} layers and the model {layers}")
+def _check_attention(model: str, kind: LayerKind) -> None:
+    """What a query looks at, and from what it and the keys are made."""
+    for key in ("window", "chunk"):
+        if getattr(kind, key) is not None:
+            check_size(model, key, getattr(kind, key))
+    if kind.window is not None and kind.chunk is not None:
+        raise InvalidPlan(f"model {model!r}: a layer has a window or chunks of the sequence; leave window or chunk out")
+    share, cap = kind.rotary_share, kind.attention_softcap
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise InvalidPlan(f"model {model!r}: rotary_share is {share!r}; it is the rotated part of a head, such as 0.25")
+    check_cap(model, "attention_softcap", cap)
+    if kind.mla is None:
+        return
+    if kind.kv_heads != kind.heads:
+        raise InvalidPlan(
+            f"model {model!r}: latent attention has keys and values for all {kind.heads} heads, not for "
+            f"kv_heads={kind.kv_heads}; leave kv_heads out"
+        )
+    extras = {"qk_norm": kind.qk_norm != "none", "attention_gate": kind.attention_gate}
+    extras |= {"linear_attention": kind.linear_attention is not None, "attention_sinks": kind.attention_sinks}
+    for key, given in extras.items():
+        if given:
+            raise InvalidPlan(f"model {model!r}: latent attention (mla) has no {key}; leave one of them out")
 
 
-def shortened(pattern: Sequence[str]) -> list[str]:
-    """A pattern as a person would write it.
+def check_cap(model: str, key: str, cap: object) -> None:
+    """Raise InvalidPlan unless a cap is None or a positive number."""
+    if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int | float) or not 0 < cap < float("inf")):
+        raise InvalidPlan(f"model {model!r}: {key} is {cap!r}; it must be a number above 0, such as 30.0")
 
-    >>> shortened(("dense", "dense", "default", "dense"))
-    ['dense*2', 'default', 'dense']
-    """
-    out: list[tuple[str, int]] = []
-    for name in pattern:
-        if out and out[-1][0] == name:
-            out[-1] = (name, out[-1][1] + 1)
-        else:
-            out.append((name, 1))
-    return [f"{name}*{count}" if count > 1 else name for name, count in out]
+
+def _check_residual(model: str, kind: LayerKind) -> None:
+    if kind.shared_norm and not kind.parallel_residual:
+        raise InvalidPlan(
+            f"model {model!r}: attention and MLP can share a norm (shared_norm) if they run in parallel only; add "
+            "parallel_residual: true"
+        )
+    if kind.parallel_residual and kind.post_norms:
+        raise InvalidPlan(f"model {model!r}: post_norms and parallel_residual go together in no model; leave one out")

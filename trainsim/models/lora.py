@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from trainsim.models.adapters import members
 from trainsim.models.layer_kind import LayerKind, counted
-from trainsim.models.matrices import Linear, Matrix, Tensors, linears
+from trainsim.models.linears import Linear, linears
+from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work, works
 from trainsim.models.shapes import Shape, Style
 

@@ -8,21 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trainsim.models.layer_kind import LayerKind, counted
-from trainsim.models.transformer import Transformer, padded_vocab
-
-
-class Linear(NamedTuple):
-    """A linear layer of a transformer layer on one rank: ``outputs`` x ``inputs``.
-
-    ``product`` is the matrix product that it is a part of (``qkv``, ``proj``, ``fc1``, ``fc2``); ``parallel`` says
-    whether its columns (outputs) or rows (inputs) are cut over the tensor-parallel group.
-    """
-
-    name: str
-    product: str
-    outputs: int
-    inputs: int
-    parallel: str
+from trainsim.models.linears import linears, vectors
+from trainsim.models.transformer import MTP_NORMS, Transformer, padded_vocab
 
 
 class Matrix(NamedTuple):
@@ -50,26 +37,6 @@ class Tensors(NamedTuple):
         return sum(m.elements for m in (*self.matrices, *self.tables)) + self.vectors
 
 
-def linears(kind: LayerKind, tp: int) -> tuple[Linear, ...]:
-    """The linear layers of one transformer layer on one of *tp* ranks, in forward order.
-
-    >>> from trainsim.models.reading import load_model
-    >>> [(linear.name, linear.outputs, linear.inputs) for linear in linears(load_model("llama-3-8b").kind, 2)][:3]
-    [('q', 2048, 4096), ('k', 512, 4096), ('v', 512, 4096)]
-    """
-    h, queries = kind.hidden, max(1, kind.heads // tp) * kind.head_dim
-    keys, width = max(1, kind.kv_heads // tp) * kind.head_dim, kind.ffn_hidden // tp
-    first = ("gate", "up") if kind.gated_mlp else ("fc1",)
-    return (
-        Linear("q", "qkv", queries, h, "column"),
-        Linear("k", "qkv", keys, h, "column"),
-        Linear("v", "qkv", keys, h, "column"),
-        Linear("o", "proj", h, queries, "row"),
-        *(Linear(name, "fc1", width, h, "column") for name in first),
-        Linear("down" if kind.gated_mlp else "fc2", "fc2", h, width, "row"),
-    )
-
-
 @lru_cache(maxsize=1024)
 def tensors(
     model: Transformer,
@@ -82,7 +49,7 @@ def tensors(
 ) -> Tensors:
     """The tensors of a rank with layers of these *kinds* and, if so said, the embedding and the head (*vocab*: padded).
 
-    Their elements add up to ``parameters_per_rank``.
+    Experts are aside (``expert_tensors``). The elements of a dense model add up to ``parameters_per_rank``.
 
     >>> from trainsim.models.reading import load_model
     >>> model = load_model("llama-2-7b")
@@ -92,21 +59,52 @@ def tensors(
     rows = (vocab or padded_vocab(model.vocab, tp)) // tp
     layers = joined(tuple(_layer(kind, tp, count) for kind, count in counted(kinds).items()))
     copies = int(embedding) + int(head and not (model.tied_embeddings and embedding))
-    tables = [Matrix(rows, model.hidden, copies)] if copies else []
+    copies += bool(head and model.mtp_layers and not embedding and not model.tied_embeddings)
+    tables = [Matrix(rows, model.embedding_width, copies)] if copies else []
     if embedding and model.position_parameters:
-        tables.append(Matrix(model.max_positions, model.hidden, 1))
+        tables.append(Matrix(*model.position_table, 1))
+    if model.embedding_size is not None and embedding + head:
+        tables.append(Matrix(model.hidden, model.embedding_size, embedding + head))
     ends = model.embedding_norm_parameters * embedding + model.final_norm_parameters * head
-    return Tensors(matrices=layers.matrices, tables=tuple(tables), vectors=layers.vectors + ends)
+    ends += rows if head and model.head_bias else 0
+    further = mtp_tensors(model, tp) if head and model.mtp_layers else Tensors((), (), 0)
+    whole = joined((Tensors(layers.matrices, (), layers.vectors + ends), further))
+    return whole._replace(tables=tuple(tables))
+
+
+def mtp_tensors(model: Transformer, tp: int) -> Tensors:
+    """The tensors of the layers that predict tokens further on, experts aside, on one of *tp* ranks.
+
+    >>> from trainsim.models.reading import load_model
+    >>> model = load_model({"base": "deepseek-v3", "mtp_layers": 1})
+    >>> mtp_tensors(model, 1).total + expert_tensors(model.kinds[-1:], 1).total == model.mtp_parameters
+    True
+    """
+    inside = _layer(model.kinds[-1], tp, model.mtp_layers)
+    projection = Matrix(model.hidden, 2 * model.hidden, model.mtp_layers)
+    norms = MTP_NORMS * model.mtp_layers * model.norm_parameters
+    return Tensors(_merged([*inside.matrices, projection]), (), inside.vectors + norms)
+
+
+def expert_tensors(kinds: tuple[LayerKind, ...], tp: int, *, ep: int = 1, etp: int | None = None) -> Tensors:
+    """The tensors of the experts that one rank has of layers of these *kinds*, a matrix per expert.
+
+    >>> from trainsim.models.reading import load_model
+    >>> expert_tensors(load_model("mixtral-8x7b").kinds[:1], 1, ep=4).matrices
+    (Matrix(rows=14336, columns=4096, copies=4), Matrix(rows=4096, columns=14336, copies=2))
+    """
+    made = [(w, count) for kind, count in counted(kinds).items() for w in linears(kind, tp, ep=ep, etp=etp) if w.expert]
+    matrices = _merged([Matrix(w.outputs, w.inputs, w.copies * count) for w, count in made])
+    return Tensors(matrices, (), sum(w.biases * count for w, count in made))
 
 
 def _layer(kind: LayerKind, tp: int, count: int) -> Tensors:
-    """The tensors of *count* layers of one kind."""
-    inside = linears(kind, tp)
-    biases = {"all": sum(x.outputs for x in inside), "qkv": sum(x.outputs for x in inside[:3]), "none": 0}
+    """The tensors of *count* layers of one kind, experts aside."""
+    inside = [w for w in linears(kind, tp) if not w.expert]
     return Tensors(
-        matrices=tuple(Matrix(linear.outputs, linear.inputs, count) for linear in inside),
+        matrices=tuple(Matrix(w.outputs, w.inputs, count * w.copies) for w in inside),
         tables=(),
-        vectors=count * (biases[kind.biases] + 2 * kind.norm_parameters),
+        vectors=count * (sum(w.biases for w in inside) + sum(v.weight + v.bias for v in vectors(kind, tp))),
     )
 
 

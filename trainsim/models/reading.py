@@ -4,7 +4,7 @@ Models as people name them: by the catalogue, by a file, or by a mapping of size
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -13,20 +13,28 @@ from typing import Any
 from trainsim.documents.catalogue import Spec
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
-from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, nearest
+from trainsim.errors import InvalidPlan, ScenarioError, nearest
 from trainsim.models.adapters import lora
+from trainsim.models.hugging_face import read_config
 from trainsim.models.known import MODELS, family_data, model_names
-from trainsim.models.latent import read_mla
-from trainsim.models.layer_kind import read_kinds, read_pattern
+from trainsim.models.latent import read_delta, read_mla
 from trainsim.models.mixture import pattern_of, read_moe
+from trainsim.models.patterns import read_kinds, read_pattern
 from trainsim.models.sizes import check_size, divisor
 from trainsim.models.transformer import SIZES, Transformer
 
-_LATER = {"encoder_layers": "encoder-decoder models"}
+_PARTS: Mapping[str, Callable[[Any], object]] = {
+    "lora": lora,
+    "layer_kinds": read_kinds,
+    "mla": read_mla,
+    "linear_attention": read_delta,
+}
+"""Keys whose mappings become values of their own."""
 
 
 def load_model(model: Spec, *, origin: Origin | None = None) -> Transformer:
-    """The model that *model* means: a name of the catalogue, the path of a YAML file, or a mapping with a ``base``.
+    """The model that *model* means: a name of the catalogue, the path of a YAML file or of a ``config.json`` of
+    Hugging Face, or a mapping with a ``base``.
 
     Raises UnknownName, and ScenarioError for what no model has.
 
@@ -35,8 +43,11 @@ def load_model(model: Spec, *, origin: Origin | None = None) -> Transformer:
     >>> load_model({"base": "bloom-176b", "layers": 2}).layers
     2
     """
-    if isinstance(model, str | Path) and Path(model).suffix == ".json":
-        raise NotBuilt("reading config.json is not built yet; write its numbers as a mapping under model:")
+    base = model.get("base") if isinstance(model, Mapping) else model
+    if isinstance(base, str | Path) and Path(base).suffix == ".json":
+        whole = read_config(MODELS.path(base, origin.folder if origin else Path()))
+        changes = {key: value for key, value in model.items() if key != "base"} if isinstance(model, Mapping) else {}
+        return transformer(whole | changes)
     return _model(MODELS.find(model, origin=origin))
 
 
@@ -49,7 +60,7 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
     """The model that a scenario's ``model:`` mapping describes: its family's defaults, then its own values.
 
     Where its ``name`` is one of the catalogue's and it gives no sizes, they are that model's. Raises ScenarioError for
-    unknown or missing keys, NotBuilt for parts that are not simulated.
+    unknown or missing keys, and InvalidPlan for numbers that do not go together.
 
     >>> transformer({"family": "llama", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 32000}).ffn_hidden
     11008
@@ -57,21 +68,15 @@ def transformer(mapping: Mapping[str, Any]) -> Transformer:
     given = {k: v for k, v in mapping.items() if v is not None and k not in ("source", "description")}
     if given.get("name") in model_names() and not set(SIZES) & set(given):
         given = {k: v for k, v in MODELS.find(given["name"]).data.items() if k not in ("source", "description")} | given
-    if "lora" in given:
-        given["lora"] = lora(given["lora"])
-    if "layer_kinds" in given:
-        given["layer_kinds"] = read_kinds(given["layer_kinds"])
-    if "mla" in given:
-        given["mla"] = read_mla(given["mla"])
+    for key, read in _PARTS.items():
+        if key in given:
+            given[key] = read(given[key])
     known = {f.name for f in fields(Transformer)}
     for key in given:
-        if key in _LATER and given[key]:
-            raise NotBuilt(f"model.{key}: {_LATER[key]} cannot be simulated yet; leave it out for the dense decoder")
-        if key not in known and key not in _LATER:
+        if key not in known:
             near = nearest(str(key), known)
             hint = f" Did you mean {near!r}?" if near else f" Known: {', '.join(sorted(known))}."
             raise ScenarioError(f"model: unknown key {key!r}.{hint}")
-    given = {k: v for k, v in given.items() if k in known}
     rules = family_data(str(given.setdefault("family", "gpt")))
     missing = [k for k in ("layers", "hidden", "heads", "vocab") if k not in given]
     if missing:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainsim.errors import InvalidPlan
+from collections.abc import Iterable
+
+from trainsim.errors import InvalidPlan, UnknownName
 
 MOST_LAYERS = 100_000
 
@@ -25,6 +27,12 @@ def check_switch(model: str, key: str, value: object) -> None:
     """Raise InvalidPlan unless *value* is true or false."""
     if not isinstance(value, bool):
         raise InvalidPlan(f"model {model!r}: {key} is {value!r}; it must be true or false")
+
+
+def check_choice(what: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise UnknownName unless *value* is among those that are *allowed*."""
+    if value not in (known := tuple(allowed)):
+        raise UnknownName(what, str(value), known)
 
 
 def divisor(number: int, near: int, step: int) -> int:

@@ -1,5 +1,5 @@
 """
-A decoder-only transformer as numbers: shapes, families with their defaults, and exact parameter counts.
+A transformer as numbers: shapes, families with their defaults, and exact parameter counts.
 
 Catalogue models are files in ``catalog/``, families are files in ``families/``: a new one is a new file.
 """
@@ -7,31 +7,29 @@ Catalogue models are files in ``catalog/``, families are files in ``families/``:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from trainsim.errors import InvalidPlan, UnknownName
+from trainsim.errors import InvalidPlan
 from trainsim.models.adapters import Lora
-from trainsim.models.latent import Mla
-from trainsim.models.layer_kind import (
-    ACTIVATIONS,
-    DEFAULT,
-    Changes,
-    LayerKind,
-    check_kind,
-    check_pattern,
-    counted,
-    shortened,
-)
+from trainsim.models.latent import DeltaNet, Mla
+from trainsim.models.layer_kind import DEFAULT, LayerKind, check_cap, check_kind, counted
+from trainsim.models.mapping import mapping_of
 from trainsim.models.mixture import Moe
-from trainsim.models.sizes import check_name, check_size, check_switch
+from trainsim.models.patterns import Changes, check_pattern
+from trainsim.models.sizes import check_choice, check_name, check_size, check_switch
 
-POSITIONS = ("learned", "rotary", "alibi", "none")
-NORMS = ("layernorm", "rmsnorm", "rmsnorm1p")
-BIASES = ("all", "qkv", "none")
+POSITIONS = ("learned", "rotary", "alibi", "relative", "none")
+NORMS = ("layernorm", "layernorm1p", "rmsnorm", "rmsnorm1p")
+BIASES = ("all", "qkv", "attention", "mlp", "none")
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
-_KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES), ("activation", ACTIVATIONS))
+SWITCHES = ("tied_embeddings", "embedding_norm", "final_norm", "head_bias", "dropout")
+RELATIVE_BUCKETS = 32
+"""Rows of T5's table of relative positions."""
+MTP_NORMS = 3
+"""Norms around a layer that predicts a token further on: of its two inputs, and before the head."""
+_KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,8 @@ class Transformer:
     """Layers between an embedding and a head. Counts are exact and unpadded.
 
     The sizes are those of every layer but those for which ``layer_pattern`` (a name per layer) says another of the
-    ``layer_kinds``. Raises InvalidPlan if sizes are not positive or heads do not divide by kv_heads.
+    ``layer_kinds``. Of the ``layers`` the first ``encoder_layers`` are an encoder's, and the others then attend to its
+    result. Raises InvalidPlan if sizes are not positive or heads do not divide by kv_heads.
 
     >>> from trainsim.models.reading import load_model
     >>> load_model("llama-2-7b").parameters
@@ -64,27 +63,64 @@ class Transformer:
     embedding_norm: bool = False  # a norm between embedding and first layer (BLOOM)
     activation: str = "gelu"  # of the MLP, or of its first half if gated
     dropout: bool = False  # trained with dropout, where the framework has kernels for it
+    norm_bias: bool = True  # a LayerNorm has a shift beside its scale
+    final_norm: bool = True  # a norm before the head
+    head_bias: bool = False
+    embedding_size: int | None = None  # numbers of a word, where it is projected to ``hidden`` and back (OPT 350M)
+    rotary_share: float = 1.0
+    qk_norm: str = "none"
+    parallel_residual: bool = False
+    shared_norm: bool = False
+    post_norms: bool = False
+    attention_sinks: bool = False
+    attention_gate: bool = False
+    attention_softcap: float | None = None
+    logits_softcap: float | None = None
     lora: Lora | None = None  # only adapters are trained
     moe: Moe | None = None  # experts in the place of the MLP
     mla: Mla | None = None  # latent attention
+    linear_attention: DeltaNet | None = None  # in the place of attention
     window: int | None = None  # tokens that a query may look at
+    chunk: int | None = None  # tokens of a part of the sequence in which attention stays
+    encoder_layers: int = 0
+    mtp_layers: int = 0  # layers after the last that predict tokens further on, each like the last
     layer_kinds: tuple[tuple[str, Changes], ...] = ()  # names and what they have that the sizes above are not
     layer_pattern: tuple[str, ...] = ()  # the kind of every layer; () if all are ``default``
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for key in (*SIZES, "max_positions"):
-            check_size(self.name, key, getattr(self, key), least=0 if key == "max_positions" else 1)
-        for key in ("tied_embeddings", "embedding_norm", "dropout"):
+        for key in (*SIZES, "max_positions", "encoder_layers", "mtp_layers"):
+            check_size(self.name, key, getattr(self, key), least=1 if key in SIZES else 0)
+        if self.embedding_size is not None:
+            check_size(self.name, "embedding_size", self.embedding_size)
+        for key in SWITCHES:
             check_switch(self.name, key, getattr(self, key))
         for key, allowed in _KINDS:
-            if getattr(self, key) not in allowed:
-                raise UnknownName(f"kind of {key}", str(getattr(self, key)), allowed)
+            check_choice(f"kind of {key}", getattr(self, key), allowed)
+        check_cap(self.name, "logits_softcap", self.logits_softcap)
         if self.positions == "learned" and not self.max_positions:
             raise InvalidPlan(f"model {self.name!r}: learned positions need max_positions, the longest sequence")
+        self._check_ends()
         check_pattern(self.layer_pattern, [name for name, _ in self.layer_kinds], self.layers)
         for name, kind in _make_kinds(self).items():
+            check_choice("kind of positions", kind.positions, POSITIONS)
             check_kind(self.name if name == DEFAULT else f"{self.name}, layer kind {name}", kind)
+
+    def _check_ends(self) -> None:
+        """What an encoder, and layers for tokens further on, go with."""
+        if self.encoder_layers >= self.layers:
+            raise InvalidPlan(
+                f"model {self.name!r}: encoder_layers={self.encoder_layers} of {self.layers} layers leave no decoder; "
+                f"layers counts both, so {2 * self.encoder_layers} layers have as many of each"
+            )
+        if not self.encoder_layers:
+            return
+        for key in ("mtp_layers", "layer_pattern", "mla", "moe", "linear_attention", "window", "chunk", "lora"):
+            if getattr(self, key):
+                raise InvalidPlan(
+                    f"model {self.name!r}: {key} is not simulated in a model with an encoder; leave it or "
+                    "encoder_layers out"
+                )
 
     @property
     def kind(self) -> LayerKind:
@@ -104,8 +140,18 @@ class Transformer:
 
     @property
     def norm_parameters(self) -> int:
-        """Parameters of one norm: scale, and shift if it is a LayerNorm."""
-        return self.hidden * (2 if self.norm == "layernorm" else 1)
+        """Parameters of one norm: scale, and shift if it is a LayerNorm with one."""
+        return self.kind.norm_parameters
+
+    @property
+    def decoder_layers(self) -> int:
+        """Layers that are not an encoder's."""
+        return self.layers - self.encoder_layers
+
+    @property
+    def stacks(self) -> int:
+        """Two for an encoder and a decoder, else one."""
+        return 2 if self.encoder_layers else 1
 
     @property
     def layers_parameters(self) -> int:
@@ -113,14 +159,32 @@ class Transformer:
         return sum(kind.parameters * count for kind, count in counted(self.kinds).items())
 
     @property
+    def embedding_width(self) -> int:
+        """Numbers of a word in the embedding."""
+        return self.embedding_size or self.hidden
+
+    @property
+    def projection_parameters(self) -> int:
+        """The matrix from the embedding's width to the layers'; the one back has as many. 0 if the width is theirs."""
+        return 0 if self.embedding_size is None else self.embedding_size * self.hidden
+
+    @property
     def embedding_parameters(self) -> int:
         """The word embedding, without padding of the vocabulary."""
-        return self.vocab * self.hidden
+        return self.vocab * self.embedding_width
+
+    @property
+    def position_table(self) -> tuple[int, int]:
+        """Rows and columns of the table of positions; no rows if they are computed."""
+        if self.positions == "relative":
+            return self.stacks * RELATIVE_BUCKETS, self.heads
+        return (self.max_positions if self.positions == "learned" else 0), self.hidden
 
     @property
     def position_parameters(self) -> int:
-        """Learned positions; 0 if they are computed."""
-        return self.max_positions * self.hidden if self.positions == "learned" else 0
+        """Learned positions, or learned biases of relative ones; 0 if they are computed."""
+        rows, columns = self.position_table
+        return rows * columns
 
     @property
     def embedding_norm_parameters(self) -> int:
@@ -129,13 +193,20 @@ class Transformer:
 
     @property
     def final_norm_parameters(self) -> int:
-        """The norm before the head."""
-        return self.norm_parameters
+        """The norm before the head, and the one after the encoder."""
+        return self.stacks * self.norm_parameters if self.final_norm else 0
 
     @property
     def head_parameters(self) -> int:
-        """The output matrix; 0 if it is the embedding's."""
-        return 0 if self.tied_embeddings else self.vocab * self.hidden
+        """The output matrix, unless it is the embedding's, and its bias."""
+        matrix = 0 if self.tied_embeddings else self.embedding_parameters
+        return matrix + (self.vocab if self.head_bias else 0)
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Layers that predict tokens further on, each with a matrix from two hidden states to one; embedding and head
+        are the model's own (DeepSeek-V3, arXiv 2412.19437, section 2.2)."""
+        return self.mtp_layers * (self.kinds[-1].parameters + 2 * self.hidden**2 + MTP_NORMS * self.norm_parameters)
 
     @property
     def parameters(self) -> int:
@@ -148,51 +219,55 @@ class Transformer:
         return (
             self.layers_parameters
             + self.embedding_parameters
+            + 2 * self.projection_parameters
             + self.position_parameters
             + self.embedding_norm_parameters
             + self.final_norm_parameters
             + self.head_parameters
+            + self.mtp_parameters
         )
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that a token meets: all of them in a dense model."""
-        return self.parameters
+        """Parameters that a token meets: all of a dense model, of the experts as many as it is sent to.
+
+        >>> from trainsim.models.reading import load_model
+        >>> load_model("mixtral-8x7b").active_parameters
+        12879925248
+        """
+        kinds = self.kinds + self.kinds[-1:] * self.mtp_layers
+        return self.parameters - sum((k.parameters - k.active_parameters) * n for k, n in counted(kinds).items())
 
     def logits_flops(self, *, sequence_length: int, batch: int = 1) -> float:
-        """FLOP of the output matrix product in a forward pass."""
-        return 2.0 * batch * sequence_length * self.hidden * self.vocab
+        """FLOP of the output matrix product in a forward pass, and of that back to the embedding's width if any."""
+        return 2.0 * batch * sequence_length * (self.embedding_parameters + self.projection_parameters)
 
-    def flops_forward(self, *, sequence_length: int, batch: int = 1, causal: bool = False) -> float:
+    def flops_forward(
+        self, *, sequence_length: int, batch: int = 1, causal: bool = False, decoder_length: int | None = None
+    ) -> float:
         """FLOP of a forward pass over *batch* sequences: every matrix product, logits too.
 
-        Attention counts the full square of the sequence, or half of it if *causal*.
+        Attention counts the full square of the sequence, or only what masks leave of it if *causal*. Where there is an
+        encoder, *sequence_length* are its tokens and *decoder_length* the decoder's (None: as many).
 
         >>> from trainsim.models.reading import load_model
         >>> load_model("llama-3-8b").flops_forward(sequence_length=2048)
         32938104193024.0
         """
-        size = {"sequence_length": sequence_length, "batch": batch}
-        layers = sum(count * kind.flops(**size, causal=causal) for kind, count in counted(self.kinds).items())
-        return layers + self.logits_flops(**size)
+        far = decoder_length or sequence_length
+        layers = 0.0
+        for kind, count in counted(self.kinds).items():
+            length, memory = (far, sequence_length) if kind.cross_attention else (sequence_length, None)
+            layers += count * kind.flops(sequence_length=length, batch=batch, causal=causal, memory=memory)
+        last = {"sequence_length": far if self.encoder_layers else sequence_length, "batch": batch}
+        projected = 2.0 * batch * sequence_length * self.projection_parameters
+        further = self.kinds[-1].flops(**last, causal=causal) + 4.0 * batch * sequence_length * self.hidden**2
+        logits = (1 + self.mtp_layers) * self.logits_flops(**last)
+        return layers + projected + logits + self.mtp_layers * further
 
     def to_dict(self) -> dict[str, Any]:
-        """The mapping that :func:`transformer` reads back."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        for key in ("lora", "moe", "mla", "window", "layer_kinds", "layer_pattern"):
-            if not values[key]:
-                del values[key]
-        values |= {key: getattr(self, key).to_dict() for key in ("lora", "moe", "mla") if key in values}
-        if self.layer_kinds:
-            values["layer_kinds"] = {name: _plain(changes) for name, changes in self.layer_kinds}
-        if self.layer_pattern:
-            values["layer_pattern"] = shortened(self.layer_pattern)
-        return values
-
-
-def _plain(changes: Changes) -> dict[str, Any]:
-    """The changes of a kind as ``read_kinds`` takes them."""
-    return {key: value.to_dict() if isinstance(value, Moe | Mla) else value for key, value in changes}
+        """The mapping that :func:`transformer` reads back; what is as usual is left out."""
+        return mapping_of(self)
 
 
 @lru_cache(maxsize=256)
@@ -202,7 +277,9 @@ def _named_kinds(model: Transformer) -> Mapping[str, LayerKind]:
 
 def _make_kinds(model: Transformer) -> dict[str, LayerKind]:
     """The kinds of layers that a model has, by name."""
-    own = {f.name: getattr(model, f.name) for f in fields(LayerKind) if f.name != "name"}
+    known = {f.name for f in fields(Transformer)} - {"name"}
+    own = {f.name: getattr(model, f.name) for f in fields(LayerKind) if f.name in known}
+    own |= {"cross_attention": bool(model.encoder_layers)}
     return {DEFAULT: LayerKind(**own)} | {
         name: LayerKind(**{**own, **dict(changes)}, name=name) for name, changes in model.layer_kinds
     }
@@ -211,7 +288,11 @@ def _make_kinds(model: Transformer) -> dict[str, LayerKind]:
 @lru_cache(maxsize=256)
 def _kinds(model: Transformer) -> tuple[LayerKind, ...]:
     named = _named_kinds(model)
-    return tuple(named[name] for name in model.layer_pattern or (DEFAULT,) * model.layers)
+    kinds = tuple(named[name] for name in model.layer_pattern or (DEFAULT,) * model.layers)
+    if not model.encoder_layers:
+        return kinds
+    encoder = replace(kinds[0], name="encoder", causal=False, cross_attention=False)
+    return (encoder,) * model.encoder_layers + kinds[model.encoder_layers :]
 
 
 def padded_vocab(vocab: int, tp: int, divisor: int = 128) -> int:

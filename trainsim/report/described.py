@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainsim.models.layer_kind import counted
 from trainsim.tables.blocks import Block, Paragraph, Section
 from trainsim.tables.cells import Sign, Unit
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_layout
 
 if TYPE_CHECKING:
+    from trainsim.models.layer_kind import LayerKind
     from trainsim.models.transformer import Transformer
 
 APART = ("name", "description", "source", "base")
@@ -62,6 +64,18 @@ EXAMPLE_SEQUENCE = 2048
 """Tokens of the forward pass whose FLOPs are named."""
 
 
+def _kinds(kinds: Mapping[LayerKind, int]) -> Table:
+    """The layers of a model by kind."""
+    columns = (
+        Column("layers of a kind"),
+        Column("layers", Unit.WHOLE),
+        Column("parameters each", Unit.WHOLE),
+        Column("active", Unit.WHOLE),
+    )
+    rows = tuple((kind.name, count, kind.parameters, kind.active_parameters) for kind, count in kinds.items())
+    return Table(columns=columns, rows=rows)
+
+
 def model_section(model: Transformer, data: Mapping[str, Any]) -> Section:
     """What a model is made of: sizes, then parameters part by part; *data* is what its file says."""
     hidden = {"name", "activation"} if model.gated_mlp else {"name"}  # a gated MLP has that of its family
@@ -70,20 +84,24 @@ def model_section(model: Transformer, data: Mapping[str, Any]) -> Section:
         "layers": model.layers_parameters,
         "embedding": model.embedding_parameters,
         "positions": model.position_parameters,
+        "projections": 2 * model.projection_parameters,
         "embedding norm": model.embedding_norm_parameters,
         "final norm": model.final_norm_parameters,
         "head": model.head_parameters,
+        "further tokens": model.mtp_parameters,
     }
     rows = [(name, number, number / model.parameters) for name, number in parts.items() if number]
     columns = (Column("parameters"), Column("", Unit.WHOLE), Column("", Unit.SHARE))
-    table = Table(columns=columns, rows=(*rows, ("all", model.parameters, 1.0)))
+    rows.append(("all", model.parameters, 1.0))
+    if model.active_parameters != model.parameters:
+        rows.append(("that a token meets", model.active_parameters, model.active_parameters / model.parameters))
+    table = Table(columns=columns, rows=tuple(rows))
     length = min(model.max_positions or EXAMPLE_SEQUENCE, EXAMPLE_SEQUENCE)
     flops = model.flops_forward(sequence_length=length) / 1e12
-    blocks: list[Block] = [
-        Table(columns=(Column(), Column(wraps=True)), rows=sizes),
-        table,
-        Paragraph(f"Forward pass: {flops:.2f} TFLOP for one sequence of {length} tokens."),
-    ]
+    blocks: list[Block] = [Table(columns=(Column(), Column(wraps=True)), rows=sizes), table]
+    if len(kinds := counted(model.kinds)) > 1 or model.moe is not None:
+        blocks.append(_kinds(kinds))
+    blocks.append(Paragraph(f"Forward pass: {flops:.2f} TFLOP for one sequence of {length} tokens."))
     if source := data.get("source"):
         blocks.append(Paragraph(f"Source: {' '.join(str(source).split())}", "quiet"))
     return Section(model.name, tuple(blocks), str(data.get("description", "")))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainsim.models.layer_kind import counted
+from trainsim.models.transformer import Transformer
 from trainsim.scenario.checks import Fault
-from trainsim.scenario.schema import ModelSpec, ScenarioSpec
+from trainsim.scenario.schema import ScenarioSpec
 from trainsim.schedules import schedules
 
 MOST_STEPS = 64
@@ -15,7 +17,6 @@ SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 
 def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     """Everything in *spec* that this version does not simulate."""
-    yield from _model(spec)
     yield from _parallel(spec)
     yield from _vocabulary(spec)
     for k, entry in enumerate(spec.what_if):
@@ -26,17 +27,32 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("simulation.steps", f"more than {MOST_STEPS} steps tell nothing new; the period is the same")
 
 
-def _model(spec: ScenarioSpec) -> Iterator[Fault]:
-    if not isinstance(spec.model, ModelSpec):
-        return
-    names = {"moe": "mixture of experts", "mla": "latent attention"}
-    for key, name in names.items():
-        if getattr(spec.model, key) is not None:
-            yield Fault(f"model.{key}", f"{name} is not simulated yet; dense GPT and Llama models are")
-    if spec.model.window is not None:
-        yield Fault("model.window", "sliding windows are not simulated yet; leave it out")
-    if spec.model.encoder_layers:
-        yield Fault("model.encoder_layers", "encoders are not simulated yet; leave it 0")
+UNSIMULATED = {
+    "moe": "mixture of experts",
+    "mla": "latent attention",
+    "linear_attention": "linear attention",
+    "window": "a sliding window",
+    "chunk": "attention in parts of the sequence",
+    "parallel_residual": "attention beside the MLP",
+    "post_norms": "norms after attention and MLP",
+    "attention_sinks": "attention sinks",
+    "attention_gate": "a gate on attention",
+    "attention_softcap": "a softcap of scores",
+    "logits_softcap": "a softcap of logits",
+    "embedding_size": "an embedding of another width",
+    "encoder_layers": "an encoder",
+    "mtp_layers": "prediction of further tokens",
+}
+"""Parts of models whose parameters and FLOPs are counted and whose steps are not simulated yet."""
+
+
+def model_limits(model: Transformer) -> Iterator[Fault]:
+    """Everything in *model* that this version does not simulate."""
+    for key, name in UNSIMULATED.items():
+        if any(getattr(part, key, None) for part in (model, *counted(model.kinds))):
+            yield Fault(f"model.{key}", f"{name} is not simulated yet; leave it out, or take a model without")
+    if model.kind.qk_norm != "none":
+        yield Fault("model.qk_norm", "norms of queries and keys are not simulated yet; leave it out")
 
 
 def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:

@@ -58,7 +58,7 @@ def find_model(context: Context) -> Transformer:
     with context.at("model"):
         if isinstance(model, str):
             return load_model(model, origin=origin)
-        given = model.model_dump(exclude_none=True, exclude_unset=True, exclude={"encoder_layers"})
+        given = model.model_dump(exclude_none=True, exclude_unset=True)
         return load_model(given, origin=origin) if model.base else transformer(given)
 
 

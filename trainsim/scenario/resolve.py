@@ -13,7 +13,7 @@ from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, carried
-from trainsim.scenario.limits import limits
+from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.sharding_rules import check_sharding
@@ -46,6 +46,8 @@ def resolve(context: Context) -> Resolved:
     spec = context.spec
     framework = find_framework(context)
     model, cluster = find_model(context), find_cluster(context)
+    for fault in model_limits(model):
+        context.require(fault, NotBuilt)
     allocation = find_allocation(context, cluster)
     gpus = allocation.ranks(cluster.ranks)
     parallel = _parallel(context, model, cluster.gpus_per_node, gpus)

@@ -71,6 +71,16 @@ class MlaSpec(ScenarioSection):
     v_head_dim: Size
 
 
+class DeltaNetSpec(ScenarioSection):
+    """A gated delta network in the place of attention."""
+
+    key_heads: Size
+    value_heads: Size
+    key_head_dim: Size
+    value_head_dim: Size
+    kernel: Size = 4
+
+
 class LoraSpec(ScenarioSection):
     """Low-rank adapters on a frozen base model."""
 
@@ -93,17 +103,33 @@ class ModelSpec(ScenarioSection):
     gated_mlp: bool | None = None
     vocab: Size | None = None
     tied_embeddings: bool | None = None
-    positions: Literal["learned", "rotary", "alibi", "none"] | None = None
+    positions: Literal["learned", "rotary", "alibi", "relative", "none"] | None = None
     max_positions: LengthOrNone | None = None
-    norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] | None = None
-    activation: Literal["silu", "gelu", "gelu_tanh", "relu"] | None = None
-    biases: Literal["all", "qkv", "none"] | None = None
+    rotary_share: Factor | None = None
+    norm: Literal["layernorm", "layernorm1p", "rmsnorm", "rmsnorm1p"] | None = None
+    norm_bias: bool | None = None
+    qk_norm: Literal["none", "head", "full", "l2"] | None = None
+    parallel_residual: bool | None = None
+    shared_norm: bool | None = None
+    post_norms: bool | None = None
+    final_norm: bool | None = None
+    activation: Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"] | None = None
+    biases: Literal["all", "qkv", "attention", "mlp", "none"] | None = None
+    head_bias: bool | None = None
     embedding_norm: bool | None = None
+    embedding_size: Size | None = None
     dropout: bool | None = None
+    attention_sinks: bool | None = None
+    attention_gate: bool | None = None
+    attention_softcap: Factor | None = None
+    logits_softcap: Factor | None = None
     moe: MoeSpec | None = None
     mla: MlaSpec | None = None
+    linear_attention: DeltaNetSpec | None = None
     window: Size | None = None
-    encoder_layers: NotNegative = 0
+    chunk: Size | None = None
+    encoder_layers: NotNegative | None = None
+    mtp_layers: NotNegative | None = None
     lora: LoraSpec | None = None
     layer_kinds: dict[str, dict[str, Any]] | None = None
     layer_pattern: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None = None

@@ -115,7 +115,7 @@ def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> W
     return Whole(
         sizes=(*module_tensors.sizes, *(size for _, kind in layers for size in adapters_of[kind])),
         matrix=(
-            *(t.name == "weight" and "norm" not in t.module for t in module_tensors.tensors),
+            *(t.is_matrix for t in module_tensors.tensors),
             *([True] * len(part[base:])),
         ),
         trained=tuple(not frozen or t >= base for t in range(len(part))),
