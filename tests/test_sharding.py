@@ -60,6 +60,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "fsdp2, kept, no sync": ("pytorch-fsdp2", "fsdp", KEPT | {"sync": "last"}),
     "fsdp2, within a node": ("pytorch-fsdp2", "fsdp", {"reshard_after_forward": GPUS}),
     "fsdp2, serial": ("pytorch-fsdp2", "fsdp", {"overlap": False}),
+    "megatron-fsdp": ("megatron-fsdp", "fsdp", {}),
+    "megatron-fsdp, no sync": ("megatron-fsdp", "fsdp", {"sync": "last"}),
     "hsdp": ("pytorch-fsdp2", "hsdp", {}),
     "hsdp, pairs, no sync": ("pytorch-fsdp1", "hsdp", {"shard_size": 2, "sync": "last"}),
     "hsdp, within pairs": ("pytorch-fsdp2", "hsdp", {"reshard_after_forward": 2}),
@@ -254,6 +256,7 @@ LEDGER: dict[str, Callable[[Sizes], float]] = {
     "fsdp1, no sync": lambda s: (M * (2 * s.whole + 2 * (s.whole - s.root)) + 4 * s.whole) * part(N),
     "fsdp1, kept, no sync": lambda s: (2 + 4) * s.whole * part(N),
     "fsdp2": lambda s: M * (2 * s.whole + 2 * (s.whole - s.root) + 4 * s.whole) * part(N),
+    "megatron-fsdp": lambda s: M * (2 * s.whole + 2 * (s.whole - s.root) + 4 * s.whole) * part(N),
     "fsdp2, kept": lambda s: M * (2 + 4) * s.whole * part(N),
     "fsdp2, kept, no sync": lambda s: (2 + 4) * s.whole * part(N),
     "fsdp2, within a node": lambda s: M * ((2 + 4) * s.whole * part(N) + 2 * (s.whole - s.root) * part(G)),
@@ -357,6 +360,22 @@ def test_fsdp2_copies_out_of_buffers() -> None:
     root, layer = units(one)
     assert most(one, "gathered") == 2 * (root + layer)
     assert most(one, "buffers") >= 2 * (root + layer)  # the buffer of the root is free when the next unit is there
+
+
+def copied(one: Result) -> float:
+    """Seconds of the copies that sharding asks for."""
+    frame = one.timeline()
+    return float((frame["end"] - frame["start"])[frame["kind"] == "copy"].sum())
+
+
+@pytest.mark.parametrize("case", ["megatron-fsdp", "megatron-fsdp, no sync"])
+def test_megatron_fsdp_copies_nothing(case: str) -> None:
+    """Gathers fill the parameters, and GEMMs the buffer that is reduced (NVIDIA/Megatron-LM docs, megatron_fsdp)."""
+    assert copied(result(case)) == 0
+    theirs = {"communication": {"fsdp": "fsdp2"}, "base": "megatron-fsdp"}
+    other = scenario(case).replace({"framework": theirs}).run()
+    assert copied(other) > 0
+    assert result(case).step_time < other.step_time
 
 
 @pytest.mark.parametrize("case", ["fsdp1, kept, no sync", "fsdp2, kept"])

@@ -74,7 +74,7 @@ class CommunicationProfile:
     overflow_checked: tuple[str, ...]  # strategies that look for an overflow in whatever precision; others with fp16
     overflow_bytes: int  # of the flag that ranks agree on
     norm_over: Literal["shards", "model"]  # who adds up the gradients' norm where replicas share the optimizer's states
-    fsdp: Literal["fsdp1", "fsdp2"]  # how PyTorch shards
+    fsdp: Literal["fsdp1", "fsdp2", "megatron"]  # how fully sharded data parallelism works
     p2p_blocking: bool  # the sender waits for its message
     p2p_overhead: Seconds  # host synchronisation per blocking message
     p2p_sliced: bool  # activations are cut over TP before they are sent

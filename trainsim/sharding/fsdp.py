@@ -3,29 +3,29 @@ PyTorch FSDP: every unit (a transformer block; the rest is the root) is sharded,
 
 FSDP1 gathers straight into the flat parameter, at most two units ahead of what frees them; FSDP2 gathers into a buffer
 and copies out, and its compute stream waits for one reduce-scatter before it feeds the next. Gathers and
-reduce-scatters share one communicator, so none overlaps another. In a pipeline parameters stay whole after their first
-forward, and gradients are reduced in one burst after the last backward. Source: torch 2.13,
+reduce-scatters share one communicator, so none overlaps another. Megatron-FSDP gathers into the parameters too, and its
+weight gradients are made in the buffer that is reduced, so that nothing is copied. In a pipeline parameters stay whole
+after their first forward, and gradients are reduced in one burst after the last backward. Source: torch 2.13,
 ``torch/distributed/fsdp`` (FSDP1), ``torch/distributed/fsdp/_fully_shard`` (FSDP2) and
-``torch/distributed/pipelining/stage.py``.
+``torch/distributed/pipelining/stage.py``; Megatron-LM, ``megatron/core/distributed/fsdp``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from trainsim.contracts.groups import ALONE, Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
+from trainsim.sharding.fsdp_units import FsdpUnit, units
 from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness
 from trainsim.sharding.replicas import across, replicas, sharing, within
 from trainsim.sharding.strategy import STATES, Refusal, Strategy
 from trainsim.sharding.strategy_options import Option
-from trainsim.sharding.tensorwise import whole
 
 RESHARD: Option[bool | int | None] = Option(
     "reshard_after_forward", None, "flag or group", "false keeps parameters gathered until their backward"
@@ -37,16 +37,6 @@ SYNC: Option[str | None] = Option(
     "sync", None, ("every", "last"), "whether gradients are reduced after every micro-batch or after the last one"
 )
 MASTER = 4.0  # bytes of an element of a shard: fp32, also on its way from and to the host
-
-
-class FsdpUnit(NamedTuple):
-    """Parameters that are gathered together, from part ``first`` of a forward to part ``last``, and those of them whose
-    gradients are reduced together."""
-
-    first: int
-    last: int
-    elements: int
-    trained: int
 
 
 def fsdp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
@@ -83,23 +73,6 @@ def _in_pipeline(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shard
             "gradients": float(job.training.gradient_bytes * held),
         },
     )
-
-
-def units(job: Job) -> list[FsdpUnit]:
-    """The root, whose embedding comes first and whose head comes last, and the layers in forward order.
-
-    FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
-    """
-    whole_model = whole(job)
-    held, trained = whole_model.held_by_part, whole_model.trained_by_part
-
-    def unit(first: int, last: int) -> FsdpUnit:
-        unit_parts = {first, last}
-        elements, some = sum(held[p] for p in unit_parts), sum(trained[p] for p in unit_parts)
-        flat = job.framework.communication.fsdp == "fsdp1"
-        return FsdpUnit(first, last, elements, elements if some and flat else some)
-
-    return [unit(whole_model.last, 0), *(unit(k, k) for k in range(whole_model.last - 1, 0, -1))]
 
 
 def _once(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:
@@ -146,6 +119,11 @@ class _UnitPass:
         return self.job.framework.communication.fsdp == "fsdp2"
 
     @property
+    def fills(self) -> bool:
+        """Gradients are copied into the buffer that is reduced, and made beside it."""
+        return self.job.framework.communication.fsdp != "megatron"
+
+    @property
     def keeps(self) -> bool:
         """Parameters stay whole between forward and backward."""
         return reshard(self.job) == 1
@@ -174,8 +152,7 @@ class _UnitPass:
         """Issued one unit ahead: the root's at once, a block's when the part before it begins."""
         if self.keeps and SYNC.of(self.job) == "last" and not self.role.first:
             return ()
-        root = unit.first != unit.last
-        issued = PassMoment(unit.first) if root else PassMoment(unit.first + 1)
+        issued = PassMoment(unit.first) if unit.root else PassMoment(unit.first + 1)
         return (self._gathering(unit, issued, PassMoment(unit.first), self.size),)
 
     def _gathering(self, unit: FsdpUnit, issued: PassMoment, needed: PassMoment, ranks: int) -> Flight:
@@ -185,20 +162,20 @@ class _UnitPass:
         if ranks == 1:  # nobody to gather from: only a copy in the precision of the passes
             steps = (FlightStep("traffic", MASTER * unit.elements + self._full(unit)),)
         return Flight(
-            f"gather {_name(unit)}", (moved, *steps) if self.away else steps, issued, needed, (held,), gathers=True
+            f"gather {unit.name}", (moved, *steps) if self.away else steps, issued, needed, (held,), gathers=True
         )
 
     def _marks(self, unit: FsdpUnit, gathered: bool) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
         full = self._full(unit)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first - 1, full)
-        if unit.first == unit.last and not self.keeps:
+        if not unit.root and not self.keeps:
             kept = full / self.between if self.between != self.size else 0.0
             yield PassMoment(unit.first, after=True), Hold("gathered", kept - full)
 
     def _gather_back(self, unit: FsdpUnit) -> tuple[Flight, ...]:
         """Issued before the backward of the unit before it; after it, or when it is needed, if the scenario says so."""
-        if unit.first != unit.last or self.keeps:
+        if unit.root or self.keeps:
             return ()
         here = PassMoment(unit.first)
         when = {"pre": PassMoment(unit.first - 1), "post": PassMoment(unit.first - 1, after=True), "none": here}
@@ -213,14 +190,14 @@ class _UnitPass:
         late = PassMoment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
         copied = (FlightStep("host_out", MASTER * unit.trained / self.size, ALONE),) if self.away else ()
-        name, whole_group = f"reduce {_name(unit)}", self.size == replicas(self.job)
+        name, whole_group = f"reduce {unit.name}", self.size == replicas(self.job)
         scatter = (FlightStep("reduce_scatter", nbytes, within(self.job, self.size)),) if self.size > 1 else ()
         steps = (*scatter, *(copied if whole_group else ()))
         if steps:
             yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
         if not whole_group:
             average = FlightStep("all_reduce", nbytes / self.size, across(self.size))
-            yield Flight(f"average {_name(unit)}", (average, *copied), name if steps else done, chain=Queue.REPLICAS)
+            yield Flight(f"average {unit.name}", (average, *copied), name if steps else done, chain=Queue.REPLICAS)
 
     def _marks_back(self, unit: FsdpUnit, gathered: bool) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
         full, sums, over = self._full(unit), self._sums(unit), PassMoment(unit.first, after=True)
@@ -229,15 +206,17 @@ class _UnitPass:
             yield from _copied_out(unit.first, unit.first + 1, full)
         if gathered and self.between != self.size:
             yield PassMoment(unit.first), Hold("gathered", -full / self.between)
-        yield PassMoment(unit.last), Hold("gradients", low)
         accumulates = SYNC.of(self.job) == "last"
+        beside = low if self.fills else 0.0 if accumulates else sums
+        yield PassMoment(unit.last), Hold("gradients", beside)
         if accumulates and not (self.role.first and self.role.last):
-            yield over, FlightStep("traffic", low + 2 * sums)
+            if self.fills:
+                yield over, FlightStep("traffic", low + 2 * sums)
             change = sums * (self.role.first - self.role.last)
             yield over, Hold("gradients", change)
-        if self.reduces:
+        if self.reduces and self.fills:
             yield over, FlightStep("traffic", low + sums)
-        yield over, Hold("gradients", -low)
+        yield over, Hold("gradients", -beside)
         if not (self.keeps and accumulates and not self.role.last):
             yield over, Hold("gathered", -full)
 
@@ -247,10 +226,6 @@ def _copied_out(part: int, following: int, nbytes: float) -> Iterator[tuple[Pass
     yield PassMoment(part), Hold("gathered", nbytes)
     yield PassMoment(part), FlightStep("traffic", 2 * nbytes)
     yield PassMoment(following), Hold("buffers", -nbytes)
-
-
-def _name(unit: FsdpUnit) -> str:
-    return "root" if unit.first != unit.last else f"unit {unit.first}"
 
 
 def reshard(job: Job) -> int | None:
