@@ -18,7 +18,7 @@ from trainsim.models.operations import Attention
 def attention_cost(work: Attention, gpu: GPU) -> Cost:
     """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision."""
     constants = gpu.kernels.attention
-    curve, s = _curve(constants, work), work.keys
+    curve, s = _curve(constants, work), work.reach
     efficiency = curve.efficiency * s / (s + curve.ramp * (2 if work.causal else 1)) * constants.sustained
     if work.causal:
         efficiency *= s / (s + curve.block)
@@ -33,11 +33,13 @@ def attention_cost(work: Attention, gpu: GPU) -> Cost:
 
 def _curve(constants: AttentionConstants, work: Attention) -> Curve:
     sizes = constants.curves.get(work.kernel) or constants.curves[constants.fallback]
-    nearest = min(sizes, key=lambda size: (abs(size - work.head_dim), -size))
+    size_of_head = (work.head_dim + work.values) / 2
+    nearest = min(sizes, key=lambda size: (abs(size - size_of_head), -size))
     return sizes[nearest]
 
 
 def _bytes(work: Attention) -> float:
     """Queries, output (and their gradients) once, keys and values once, in 16 bits."""
-    once = 2.0 * work.batch * work.head_dim * 2 * (work.heads * work.queries + work.kv_heads * work.keys)
+    numbers = work.head_dim + work.values
+    once = 2.0 * work.batch * numbers * (work.heads * work.queries + work.kv_heads * work.keys)
     return once * (2.0 if work.direction == "backward" else 1.0)

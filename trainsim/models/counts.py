@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from trainsim.errors import UnknownName
 from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
 from trainsim.models.lora import adapter_tensors
-from trainsim.models.transformer import Transformer, padded_vocab
+from trainsim.models.transformer import MTP_NORMS, Transformer, padded_vocab
 
 RECOMPUTE = ("none", "selective", "full")
 
@@ -47,8 +47,9 @@ def parameters_per_rank(
         count += model.final_norm_parameters + model.projection_parameters + copies * table
         count += rows if model.head_bias else 0
         if model.mtp_layers:
-            apart = layer_parameters_per_rank(model.kinds[-1], tp, ep=ep, etp=etp) - model.kinds[-1].parameters
-            count += model.mtp_parameters + model.mtp_layers * apart
+            further = layer_parameters_per_rank(model.kinds[-1], tp, ep=ep, etp=etp)
+            further += model.hidden // tp * 2 * model.hidden + MTP_NORMS * model.norm_parameters
+            count += model.mtp_layers * further
     return count
 
 

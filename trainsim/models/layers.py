@@ -8,14 +8,16 @@ of Korthikanti et al. 2022 (arXiv 2205.05198).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
-from trainsim.models.attention_operations import attention, rope
+from trainsim.models.attention_operations import attention
 from trainsim.models.counts import megatron_flops, parameters_per_rank
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.lora import adapted
-from trainsim.models.operations import MemoryBound, Operation, Work
+from trainsim.models.operations import Exchange, MemoryBound, Operation, Work
+from trainsim.models.projections import projections
 from trainsim.models.recompute import selective
 from trainsim.models.shapes import Shape, Style, style_of
 from trainsim.models.transformer import Transformer
@@ -40,22 +42,26 @@ def layer_operations(kind: LayerKind, shape: Shape, style: Style) -> tuple[Opera
 
 def _layer(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:
     make = LocalLayer(kind, shape, style)
+    attended = (*projections(make), *attention(make), make.linear("proj", kind.hidden, make.value_width, "row"))
+    if kind.parallel_residual:
+        between = () if kind.shared_norm else (make.norm("norm2"),)
+        return (make.norm("norm1"), *attended, *between, *_mlp(make), make.residual("add2", branches=2))
+    after = [(make.norm(name),) if kind.post_norms else () for name in ("attention norm", "mlp norm")]
     return (
         make.norm("norm1"),
-        make.linear("qkv", make.heads_width, kind.hidden, "column", keeps=make.kept_width * shape.element),
-        *rope(make),
-        *attention(make),
-        make.linear("proj", kind.hidden, make.query_width, "row"),
+        *attended,
+        *after[0],
         make.residual("add1"),
         make.norm("norm2"),
         *_mlp(make),
+        *after[1],
         make.residual("add2"),
     )
 
 
 def _mlp(make: LocalLayer) -> tuple[Operation, ...]:
     return (
-        make.linear("fc1", make.fc1_width, make.kind.hidden, "column"),
+        make.linear("fc1", make.fc1_width, make.kind.hidden, "column", shared_input=make.kind.shared_norm),
         make.activation(),
         make.linear("fc2", make.kind.hidden, make.ffn_width, "row"),
     )
@@ -65,7 +71,7 @@ def _mlp(make: LocalLayer) -> tuple[Operation, ...]:
 def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Look-up, positions and, if the model has it, the norm after them."""
     make = LocalLayer(model.kind, shape, style)
-    h, table = model.hidden, shape.padded_vocab // shape.tp * model.hidden
+    h, table = model.embedding_width, shape.padded_vocab // shape.tp * model.embedding_width
     dense: tuple[Work, ...] = ()  # a framework that accumulates outside the GEMMs adds a whole table per microbatch
     if not style.accumulates:
         dense = (MemoryBound("embedding table", "elementwise", 6.0 * table),)
@@ -74,17 +80,45 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
         forward=(make.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
         weight_gradient=(make.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
         parallel="row",
-        boundary=make.boundary,
+        boundary=float(shape.element * shape.tokens * h),
         transient=make.boundary + make.weight_gradient("embedding", table)[0],
     )
-    operations = (lookup, make.norm("embedding norm")) if model.embedding_norm else (lookup,)
+    widened = () if model.embedding_size is None else (make.linear("word projection", model.hidden, h, "none"),)
+    operations = (lookup, *widened, *((make.norm("embedding norm"),) if model.embedding_norm else ()))
     return adapted(operations, model.kind, shape, style)
 
 
 @lru_cache(maxsize=1024)
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
-    """Final norm, logits and cross-entropy."""
+    """Final norm, logits and cross-entropy; then layers that predict tokens further on, with logits of their own."""
     make = LocalLayer(model.kind, shape, style)
+    first = (*((make.norm("final norm"),) if model.final_norm else ()), *_logits(make, model))
+    further = adapted(first, model.kind, shape, style)
+    for _ in range(model.mtp_layers):
+        further += (*_further(make, model), *layer_operations(model.kinds[-1], shape, style), *first)
+    return further
+
+
+def _further(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
+    """What joins a token's embedding and the hidden state before it (Megatron-LM's multi_token_prediction.py)."""
+    h, shape = model.hidden, make.shape
+    lookup = Operation(
+        name="embedding",
+        forward=(make.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
+        weight_gradient=(make.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h),),
+        parallel="row",
+        boundary=make.boundary,
+        transient=make.boundary,
+    )
+    projection = make.linear("further projection", h // shape.tp, 2 * h, "column")
+    gathered = Exchange("further projection", "tp", "all_gather", make.boundary)
+    joined = replace(projection, forward=(*projection.forward, gathered))
+    return lookup, make.norm("hidden norm"), make.norm("input norm"), joined
+
+
+def _logits(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
+    """The output product, and what becomes of its result."""
+    shape, style = make.shape, make.style
     columns = shape.padded_vocab // shape.tp
     logits, held = float(shape.tokens * columns), style.saved.logits
     loss = Operation(
@@ -96,5 +130,27 @@ def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Ope
         transient_forward=held.forward * logits,
         transient=held.backward * logits,
     )
-    logits_product = make.linear("logits", columns, model.hidden, "column", low=False)
-    return adapted((make.norm("final norm"), logits_product, loss), model.kind, shape, style)
+    width = model.embedding_width
+    narrowed = () if model.embedding_size is None else (make.linear("head projection", width, model.hidden, "none"),)
+    bent = () if model.logits_softcap is None else (_softcap(make, logits),)
+    product = _biased(make, model, make.linear("logits", columns, width, "column", low=False))
+    return *narrowed, product, *bent, loss
+
+
+def _softcap(make: LocalLayer, logits: float) -> Operation:
+    """A tanh of the logits, which is kept."""
+    return Operation(
+        name="softcap",
+        forward=(make.moves("softcap", "elementwise", 4 * logits),),
+        input_gradient=(make.moves("softcap", "elementwise", 6 * logits),),
+        saved=make.shape.element * logits,
+    )
+
+
+def _biased(make: LocalLayer, model: Transformer, product: Operation) -> Operation:
+    """The output product with the sum over tokens that the gradient of its bias is."""
+    if not model.head_bias or not make.style.bias_kernels:
+        return product
+    columns = make.shape.padded_vocab // make.shape.tp
+    sums = make.moves("logits bias gradient", "bias_gradient", 2.0 * make.shape.tokens * columns)
+    return replace(product, weight_gradient=(*product.weight_gradient, sums))

@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainsim.models.layer_kind import GATED, LayerKind
+from trainsim.models.linears import ATTENTION_BIASED, MLP_BIASED, QKV_BIASED
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
 from trainsim.models.shapes import LOW_PRECISION, Shape, Style
 
 MASK = 1  # bytes of a dropout mask's element
 CAST = 4.0  # bytes: 16 bits read, 8 written in both directions
+
+
+BIASED = {
+    "qkv": QKV_BIASED,
+    **dict.fromkeys(("q_a", "kv_a", "proj"), ATTENTION_BIASED),
+    **dict.fromkeys(("fc1", "fc2"), MLP_BIASED),
+}
+"""Products that have biases, by where a model has them."""
 
 
 class LocalLayer:
@@ -24,11 +33,11 @@ class LocalLayer:
         self.kind, self.shape, self.style = kind, shape, style
         self.heads = max(1, kind.heads // shape.tp)
         self.kv_heads = max(1, kind.kv_heads // shape.tp)
-        self.query_width = self.heads * kind.head_dim
-        self.heads_width = self.query_width + 2 * self.kv_heads * kind.head_dim
+        self.query_width, self.value_width = self.heads * kind.query_dim, self.heads * kind.value_dim
+        self.heads_width = self.query_width + self.kv_heads * (kind.query_dim + kind.value_dim)
         repeated = style.attention == "eager" and style.saved.expanded_heads and self.kv_heads > 1
         kept_heads = self.heads if repeated else self.kv_heads  # one head for all is broadcast, not repeated
-        self.kept_width = self.query_width + 2 * kept_heads * kind.head_dim
+        self.kept_width = self.query_width + kept_heads * (kind.query_dim + kind.value_dim)
         self.ffn_width = kind.ffn_hidden // shape.tp
         self.fc1_width = self.ffn_width * (2 if kind.gated_mlp else 1)
         self.boundary = float(shape.element * shape.tokens * kind.hidden)
@@ -38,9 +47,10 @@ class LocalLayer:
         """A kernel that moves *nbytes* in 16 bits, twice that in 32."""
         return MemoryBound(name, kind, nbytes * self.shape.element / 2)
 
-    def norm(self, name: str) -> Operation:
-        """LayerNorm or RMSNorm: reads and writes once forward, five times that backward."""
-        elements = self.shape.norm_tokens * self.kind.hidden
+    def norm(self, name: str, width: int | None = None) -> Operation:
+        """LayerNorm or RMSNorm over *width* numbers (None: the residual stream's): reads and writes once forward, five
+        times that backward."""
+        elements = self.shape.norm_tokens * (width or self.kind.hidden)
         return Operation(
             name=name,
             forward=(self.moves(name, "norm", 4 * elements),),
@@ -65,12 +75,26 @@ class LocalLayer:
         """Bytes that the framework keeps of an operation of this kind."""
         return self.style.saved.of(kind).nbytes(elements, element=self.shape.element, rows=rows)
 
-    def linear(self, name: str, n: int, k: int, parallel: str, *, keeps: float = 0.0, low: bool = True) -> Operation:
-        """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token."""
+    def linear(
+        self,
+        name: str,
+        n: int,
+        k: int,
+        parallel: str,
+        *,
+        keeps: float = 0.0,
+        low: bool = True,
+        shared_input: bool = False,
+    ) -> Operation:
+        """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token.
+
+        A *shared_input* is kept by the layer before it. A weight that is not cut (*parallel* none) works on the tokens
+        of this rank.
+        """
         shape, style = self.shape, self.style
-        m = shape.tokens
+        m = shape.tokens if parallel != "none" else round(shape.norm_tokens)
         precision = None if low else shape.products
-        inputs = (shape.norm_tokens if parallel == "column" else m) * k
+        inputs = 0.0 if shared_input else (shape.norm_tokens if parallel == "column" else m) * k
         casts = low and shape.precision in LOW_PRECISION
         made, resident = self.weight_gradient(name, n * k)
         gathered = m * k if parallel == "column" and shape.sequence_parallel and shape.tp > 1 else 0  # the input
@@ -89,7 +113,7 @@ class LocalLayer:
                 *self._gradient_kernels(name, n, k, parallel),
             ),
             parallel=parallel,
-            boundary=self.boundary,
+            boundary=self.boundary if k == self.kind.hidden or parallel == "row" else float(shape.element * m * k),
             output=float(shape.element * n * (m if parallel == "column" else shape.norm_tokens)),
             saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
             transient=self.working(m * (n + k) + gathered) + made,
@@ -98,7 +122,7 @@ class LocalLayer:
 
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
         """What a weight gradient needs beside its GEMM: the bias's sum over tokens, and the addition to the buffer."""
-        biased = name != "logits" and (self.kind.biases == "all" or (self.kind.biases == "qkv" and name == "qkv"))
+        biased = self.kind.biases in BIASED.get(name, ())
         if biased and self.style.bias_kernels:
             tokens = self.shape.tokens if parallel == "column" else self.shape.norm_tokens
             yield self.moves(f"{name} bias gradient", "bias_gradient", 2.0 * tokens * n)
@@ -106,14 +130,16 @@ class LocalLayer:
             kind = "elementwise" if name == "logits" else "accumulation"
             yield MemoryBound(f"{name} accumulation", kind, self.style.accumulation_bytes * n * k)
 
-    def residual(self, name: str) -> Operation:
-        """Dropout and residual addition; two kernels where they are not fused (with the bias)."""
+    def residual(self, name: str, *, branches: int = 1) -> Operation:
+        """Dropout and residual addition of one or more *branches*; two kernels where they are not fused (with the
+        bias)."""
         elements = self.shape.norm_tokens * self.kind.hidden
         mask = MASK if self.dropout else 0
-        forward: list[Work] = [MemoryBound(name, "elementwise", (3 * self.shape.element + mask) * elements)]
+        moved = (2 + branches) * self.shape.element + mask
+        forward: list[Work] = [MemoryBound(name, "elementwise", moved * elements)]
         if not self.style.fused_pointwise:
             forward.append(self.moves(f"{name} unfused", "elementwise", 5 * elements))
-        backward = 3 * self.shape.element + (2 * self.shape.element + mask if self.dropout else 0)
+        backward = (2 + branches) * self.shape.element + (2 * self.shape.element + mask if self.dropout else 0)
         return Operation(
             name=name,
             forward=tuple(forward),

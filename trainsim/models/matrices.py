@@ -81,7 +81,7 @@ def mtp_tensors(model: Transformer, tp: int) -> Tensors:
     True
     """
     inside = _layer(model.kinds[-1], tp, model.mtp_layers)
-    projection = Matrix(model.hidden, 2 * model.hidden, model.mtp_layers)
+    projection = Matrix(model.hidden // tp, 2 * model.hidden, model.mtp_layers)
     norms = MTP_NORMS * model.mtp_layers * model.norm_parameters
     return Tensors(_merged([*inside.matrices, projection]), (), inside.vectors + norms)
 

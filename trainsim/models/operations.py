@@ -48,12 +48,40 @@ class Attention:
     head_dim: int
     causal: bool = True
     direction: str = "forward"
+    value_dim: int | None = None  # numbers of a head's value, where its query and key have others
+    window: int | None = None  # keys that a query looks at, if fewer than those before it
+
+    @property
+    def values(self) -> int:
+        """Numbers of a head's value."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def reach(self) -> int:
+        """Keys that a query looks at, at most."""
+        return min(self.window or self.keys, self.keys)
+
+    @property
+    def share(self) -> float:
+        """The part of all pairs of queries and keys that the mask leaves.
+
+        >>> Attention("a", "flash2", 1, 1, 1, 4096, 4096, 128, window=1024).share
+        0.21875
+        """
+        if not self.causal:
+            return 1.0
+        part = self.reach / self.keys
+        return part * (1 - part / 2)
 
     @property
     def flops(self) -> float:
-        """Useful FLOP: half of the square if causal; backward is 2.5 times forward (two products against five)."""
-        forward = 4.0 * self.batch * self.heads * self.queries * self.keys * self.head_dim
-        return forward * (0.5 if self.causal else 1.0) * (2.5 if self.direction == "backward" else 1.0)
+        """Useful FLOP: half of the square if causal, or what a window leaves of it.
+
+        Forward has two products, one with the numbers of a key and one with those of a value, backward three and two.
+        """
+        pairs = 2.0 * self.batch * self.heads * self.queries * self.keys
+        products = (3, 2) if self.direction == "backward" else (1, 1)
+        return pairs * (products[0] * self.head_dim + products[1] * self.values) * self.share
 
 
 @dataclass(frozen=True, slots=True)

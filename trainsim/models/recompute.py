@@ -33,7 +33,7 @@ def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer
     shares = {"qkv": (q + kv) / (q + 2 * kv), "proj": 0.0}
     shares |= {"fc1": 0.5, "fc2": 1.0} if kind.gated_mlp else {"fc1": 1.0, "fc2": 0.0}
     fused = not any(o.name in CORE for o in layer)
-    result = shape.element * shape.tokens * q / shape.tp if fused else 0.0
+    result = shape.element * shape.tokens * kind.value_width / shape.tp if fused else 0.0
     return tuple(_chosen(o, shares, result) for o in layer)
 
 

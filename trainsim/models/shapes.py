@@ -30,6 +30,8 @@ class Shape:
     padded_vocab: int
     cp: int = 1
     context: int = 0
+    seen: int | None = None  # tokens that attention looks at, where they are not the sequence's own
+    document: int = 0  # tokens that a token's document has on average, if attention stays in documents
     sequence_parallel: bool = False
     precision: str = "bf16"
 
@@ -41,7 +43,7 @@ class Shape:
     @property
     def keys(self) -> int:
         """Positions that the queries may look at."""
-        return self.context + self.sequence_length
+        return self.context + self.sequence_length if self.seen is None else self.seen
 
     @property
     def tokens(self) -> int:

@@ -146,7 +146,7 @@ def _further(model: Transformer, tp: int) -> Iterator[Tensor]:
     """A layer that predicts a token further on: norms, a projection and what a layer has, as parts of the head."""
     for name in ("hidden norm", "input norm", "head norm"):
         yield from _norm(f"further {name}", model.kind)
-    yield Tensor("further projection", "weight", 2 * model.hidden**2)
+    yield Tensor("further projection", "weight", model.hidden // tp * 2 * model.hidden)
     yield from (t._replace(module=f"further {t.module}") for t in layer_tensors(model.kinds[-1], tp))
 
 

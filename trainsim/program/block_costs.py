@@ -118,7 +118,7 @@ class Blocks:
         slices = slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
         tokens = training.micro_batch * training.sequence_length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
-        seen = 2 * max(1, kind.kv_heads // parallel.tp) * kind.head_dim if slices > 1 else 0
+        seen = max(1, kind.kv_heads // parallel.tp) * (kind.query_dim + kind.value_dim) if slices > 1 else 0
         return tokens * (kind.hidden / share + seen) * training.number_bytes
 
     def kernel(self, work: Work, kind: str) -> Kernel:

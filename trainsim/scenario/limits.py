@@ -9,6 +9,7 @@ from trainsim.models.transformer import Transformer
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.schema import ScenarioSpec
 from trainsim.schedules import schedules
+from trainsim.schedules.lookup import slices_of
 
 MOST_STEPS = 64
 SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
@@ -29,30 +30,28 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
 
 UNSIMULATED = {
     "moe": "mixture of experts",
-    "mla": "latent attention",
     "linear_attention": "linear attention",
-    "window": "a sliding window",
-    "chunk": "attention in parts of the sequence",
-    "parallel_residual": "attention beside the MLP",
-    "post_norms": "norms after attention and MLP",
-    "attention_sinks": "attention sinks",
     "attention_gate": "a gate on attention",
-    "attention_softcap": "a softcap of scores",
-    "logits_softcap": "a softcap of logits",
-    "embedding_size": "an embedding of another width",
     "encoder_layers": "an encoder",
-    "mtp_layers": "prediction of further tokens",
 }
 """Parts of models whose parameters and FLOPs are counted and whose steps are not simulated yet."""
 
 
-def model_limits(model: Transformer) -> Iterator[Fault]:
-    """Everything in *model* that this version does not simulate."""
+def model_limits(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
+    """Everything in *model* that this version does not simulate, or not as *spec* cuts it."""
     for key, name in UNSIMULATED.items():
         if any(getattr(part, key, None) for part in (model, *counted(model.kinds))):
             yield Fault(f"model.{key}", f"{name} is not simulated yet; leave it out, or take a model without")
-    if model.kind.qk_norm != "none":
-        yield Fault("model.qk_norm", "norms of queries and keys are not simulated yet; leave it out")
+    if any(kind.chunk is not None for kind in model.kinds):
+        if spec.parallel.cp > 1:
+            yield Fault("parallel.cp", "attention in chunks of the sequence is not simulated with it yet; leave it 1")
+        schedule = spec.pipeline.schedule or ""
+        if schedule in schedules and slices_of(schedule, spec.pipeline.group) > 1:
+            yield Fault("pipeline.schedule", "chunks of the sequence are not simulated with slices of it; 1f1b works")
+    ends = {"mtp_layers": model.mtp_layers, "embedding_size": model.embedding_size, "final_norm": not model.final_norm}
+    for key, given in ends.items():
+        if given and spec.pipeline.vocabulary_parallel:
+            yield Fault("pipeline.vocabulary_parallel", f"not simulated with the model's {key}; leave it out")
 
 
 def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:

@@ -46,7 +46,7 @@ def resolve(context: Context) -> Resolved:
     spec = context.spec
     framework = find_framework(context)
     model, cluster = find_model(context), find_cluster(context)
-    for fault in model_limits(model):
+    for fault in model_limits(model, spec):
         context.require(fault, NotBuilt)
     allocation = find_allocation(context, cluster)
     gpus = allocation.ranks(cluster.ranks)
