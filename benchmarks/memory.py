@@ -82,6 +82,7 @@ def scenario(row: Mapping[str, str]) -> Scenario:
         "parallel": {
             **{key: number[key] for key in ("tp", "pp", "dp", "cp")},
             "sequence_parallel": row["sequence_parallel"] == "true",
+            **({"context_parallel": row["context_parallel"]} if row["context_parallel"] else {}),
         },
         "sharding": {"strategy": row["strategy"]},
         "training": {

@@ -25,6 +25,7 @@ LOSS = {  # bytes per logit, forward and backward, where the loss is not in plac
     "megatron-deepspeed-2020": (14, 6),
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),
+    "megatron-core-fused-loss": (2, 2),
     "torchtitan": (2, 4),
     "torchtitan-2024": (10, 12),
     "torchtitan-2024-eager": (10, 12),

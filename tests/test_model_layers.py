@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from trainsim.frameworks import framework_names, load_framework
+from trainsim.models.context_parallel import context_parallelisms
 from trainsim.models.layers import (
     Shape,
     Style,
@@ -17,6 +18,7 @@ from trainsim.models.layers import (
     style_of,
 )
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
+from trainsim.models.operations import works as flattened
 from trainsim.models.reading import load_model, transformer
 from trainsim.models.transformer import Transformer, padded_vocab
 
@@ -183,13 +185,15 @@ def test_32_bits_move_and_keep_twice_as_much() -> None:
     assert moved[1] == 2 * moved[0]
 
 
-def test_context_parallelism_divides_the_queries() -> None:
-    model, style = load_model("llama-3-8b"), style_of(MEGATRON)
-    whole, half = (layer_operations(model.kind, shape_of(model, cp=cp), style) for cp in (1, 2))
-    assert saved(half) == saved(whole) / 2
-    assert [sum(w.flops for w in works(o, *ALL)) for o in (half, half)] == [
-        sum(w.flops for w in works(whole, *ALL)) / 2
-    ] * 2
+@pytest.mark.parametrize("way", context_parallelisms)
+def test_context_parallelism_divides_what_is_done_and_kept(way: str) -> None:
+    model, style = load_model("llama-3-8b"), style_of(MEGATRON, "flash2")
+    cuts: tuple[dict[str, object], ...] = ({}, {"cp": 2, "context_parallel": way, "ulysses": 2})
+    whole, half = (layer_operations(model.kind, shape_of(model, **cut), style) for cut in cuts)  # type: ignore[arg-type]
+    twice = {o.name: o.saved for o in half}.get("to tokens", 0.0)  # the result, by heads and by tokens
+    assert saved(half) == saved(whole) / 2 + twice
+    flops = [sum(w.flops for w in flattened(works(o, *ALL))) for o in (whole, half)]
+    assert flops[1] == flops[0] / 2
 
 
 @pytest.mark.parametrize("name", framework_names())

@@ -42,7 +42,7 @@ def test_what_the_allocator_counted(row: dict[str, str]) -> None:
     outcome = predict(row)
     if outcome.refused:
         pytest.skip(outcome.refused)
-    assert abs(outcome.error) < (0.005 if row["measures"] == "allocated" else 0.03)
+    assert abs(outcome.error) < (0.005 if row["measures"] == "allocated" else 0.04)
 
 
 def test_what_did_not_fit() -> None:

@@ -170,7 +170,7 @@ def test_bad_input_is_one_clear_message(case: str, tmp_path: Path) -> None:
 
 
 LATER = [
-    "parallel: {cp: 2}",
+    "parallel: {cp: 2}\npipeline: {schedule: seq1f1b, group: 2}",
     "parallel: {ep: 2}",
     "parallel: {etp: 4}",
     "sharding: {offload: {optimizer: nvme, delayed_update: true}}",

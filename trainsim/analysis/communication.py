@@ -19,6 +19,8 @@ WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all
 PERFORMANCE.md)."""
 COPIES = ("host_out", "host_in", "nvme_read", "nvme_write")
 """Offloads that move bytes, of one rank each; the host's own work moves none."""
+WHOLE = (*COPIES, SEND, "shift")
+"""Operations in which a rank sends all of its buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,6 @@ def _operations(lanes: Lanes, groups: Groups) -> Counter[tuple[str, float, float
 def _sent(payload: Payload, groups: Groups) -> tuple[float, float]:
     """(Bytes that each rank sends, part of them between nodes)."""
     size, crossing = groups(payload.communicator, payload.operation)
-    if payload.operation in COPIES or payload.operation == SEND:
+    if payload.operation in WHOLE:
         return payload.nbytes, crossing
     return payload.nbytes * WIRE.get(payload.operation, 1.0) * (size - 1) / max(size, 1), crossing

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift")
 
 
 class Machine(Protocol):
@@ -110,13 +110,15 @@ algorithms: Registry[Algorithm] = Registry("collective algorithm", __name__)
 def factor(operation: str, ranks: int) -> float:
     """Bytes that every rank must send, per byte of the buffer, whatever the algorithm.
 
-    >>> factor("all_reduce", 8), factor("all_gather", 4), factor("broadcast", 4)
-    (1.75, 0.75, 1.0)
+    In a shift every rank sends its buffer to the next one of a ring and gets that of the one before.
+
+    >>> factor("all_reduce", 8), factor("all_gather", 4), factor("broadcast", 4), factor("shift", 4)
+    (1.75, 0.75, 1.0, 1.0)
     """
     if operation not in OPERATIONS:
         raise UnknownName("collective operation", operation, OPERATIONS)
     if ranks == 1:
         return 0.0
-    if operation == "broadcast":
+    if operation in ("broadcast", "shift"):
         return 1.0
     return (2.0 if operation == "all_reduce" else 1.0) * (ranks - 1) / ranks

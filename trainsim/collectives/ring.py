@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainsim.collectives import OPERATIONS, Algorithm, Edges, Floats, Ints, PlacedGroups, algorithms, joined
+from trainsim.collectives import Algorithm, Edges, Floats, Ints, PlacedGroups, algorithms, joined
 from trainsim.collectives.latency import ramp, ring_latency
 
 _NONE = np.zeros(0, np.int64)
@@ -103,6 +103,9 @@ def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | f
 
 algorithms.register("ring")(
     Algorithm(
-        operations=tuple(o for o in OPERATIONS if o != "all_to_all"), edges=ring_edges, latency=ring_latency, ramp=ramp
+        operations=("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
+        edges=ring_edges,
+        latency=ring_latency,
+        ramp=ramp,
     )
 )

@@ -28,6 +28,7 @@ class Parallel:
     etp: int = 1  # ranks that cut each expert
     sequence_parallel: bool = False
     context_parallel: str = "ring"  # how ranks of a sequence see each other's keys and values
+    ulysses: int = 1  # in a hybrid: neighbours that share the heads, across whom keys and values go round a ring
     order: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from trainsim.models.context_parallel import context_parallelisms
 from trainsim.models.local_layer import MASK, LocalLayer
 from trainsim.models.operations import Attention, Gemm, MemoryBound, Operation
 
@@ -14,6 +15,13 @@ SINGLE = 4  # bytes of a number in single precision
 
 
 def attention(make: LocalLayer) -> tuple[Operation, ...]:
+    """Attention, with the exchanges of keys and values where several ranks share a sequence."""
+    if make.shape.cp == 1:
+        return _core(make)
+    return context_parallelisms[make.shape.context_parallel].attention(make, _core)
+
+
+def _core(make: LocalLayer) -> tuple[Operation, ...]:
     """The core of attention: one fused kernel, or products and softmax over scores that are kept."""
     return _eager(make) if make.style.attention == "eager" else (_fused(make),)
 

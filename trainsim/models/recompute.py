@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from trainsim.models.layer_kind import LayerKind
-from trainsim.models.operations import Gemm, Operation
+from trainsim.models.operations import Exchange, Gemm, Operation, Under
 from trainsim.models.shapes import Shape
 
 Layer = tuple[Operation, ...]
@@ -39,7 +39,7 @@ def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer
 
 def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operation:
     """*o* with what it drops and does again; *shares* of the results of products and that of attention stay."""
-    if o.name == "attention":
+    if o.name == "attention" or any(isinstance(step, Exchange | Under) for step in o.forward):
         return o
     if o.name == "proj":  # its input is the result of attention
         return replace(o, dropped=o.saved - result, again=o.forward)

@@ -22,6 +22,8 @@ class Shape:
     """What one rank works on: a microbatch, cut over tp (and over cp along the sequence).
 
     Where a schedule cuts sequences, ``sequence_length`` is that of a slice, and ``context`` the tokens before it.
+    ``context_parallel`` names how ranks of a sequence see each other's keys; in a hybrid ``ulysses`` of them are
+    neighbours that share the heads.
     """
 
     micro_batch: int
@@ -29,6 +31,8 @@ class Shape:
     tp: int
     padded_vocab: int
     cp: int = 1
+    context_parallel: str = "ring"
+    ulysses: int = 1
     context: int = 0
     seen: int | None = None  # tokens that attention looks at, where they are not the sequence's own
     document: int = 0  # tokens that a token's document has on average, if attention stays in documents

@@ -246,7 +246,7 @@ class Network:
 
     def _pattern(self, peers: Peers, operation: str, members: Ints) -> Pattern:
         """*operation* over groups of ranks, as the GPUs carry it out on which they run."""
-        job, framework, members = self.job, self.job.framework, self.gpu_of(members)
+        job, sent, members = self.job, self.job.framework.communication, self.gpu_of(members)
         if isinstance(peers, Messages):
             if peers.carries == "control":
                 return instant(len(members))
@@ -254,7 +254,7 @@ class Network:
                 job.cluster,
                 members[:, 0],
                 members[:, 1],
-                efficiency=framework.communication.p2p_efficiency,
+                efficiency=sent.p2p_efficiency,
                 bandwidth=self.bandwidth,
             )
         if peers.alone:
@@ -266,7 +266,7 @@ class Network:
             operation,
             self._place(peers, members),
             algorithm=job.algorithm.get(operation, "auto"),
-            network_efficiency=framework.communication.network_efficiency,
+            network_efficiency=sent.p2p_efficiency if operation == "shift" else sent.network_efficiency,
             bandwidth=self.bandwidth,
         )
 

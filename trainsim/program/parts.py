@@ -4,7 +4,6 @@ A job worked out once: its network, its virtual stages and the blocks that they 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,17 +17,16 @@ from trainsim.models.layers import (
     head_operations,
     layer_operations,
     parameters_per_rank,
-    style_of,
 )
 from trainsim.models.lora import adapter_tensors, first_layer
 from trainsim.models.matrices import Matrix, Tensors, joined, tensors
 from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
+from trainsim.program.layer_work import launches_of, shape_of, style_for
 from trainsim.program.network import Network
 from trainsim.program.pieces import Block
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
 from trainsim.program.stages import Stage, virtual_stages
-from trainsim.program.states import gradient_bytes
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
@@ -210,17 +208,8 @@ class Parts:
 
 def work_out(job: Job) -> Parts:
     """Blocks and stages of *job*; nothing is laid out in time yet."""
-    slices, training = slices_of(job.pipeline.schedule, job.pipeline.group), job.training
-    length = training.sequence_length // slices
-    shape = Shape(
-        micro_batch=training.micro_batch,
-        sequence_length=length,
-        tp=job.parallel.tp,
-        cp=job.parallel.cp,
-        sequence_parallel=job.parallel.sequence_parallel,
-        precision=training.precision,
-        padded_vocab=job.padded_vocab,
-    )
+    slices, shape = slices_of(job.pipeline.schedule, job.pipeline.group), shape_of(job)
+    length = shape.sequence_length
     first = _parts(job, Blocks(job, Network(job)), shape=shape)
     if facts(job.pipeline.schedule).planned:
         message = first.network.seconds(Messages("forward", 1), "message", first.message_bytes)
@@ -241,39 +230,12 @@ def _pass_seconds(parts: Parts, stage: Stage) -> PassSeconds:
     )
 
 
-def _style(job: Job) -> Style:
-    """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds, and
-    where replicas share the sums each adds its part."""
-    style = style_of(job.framework, job.training.attention)
-    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
-        style = replace(style, weight_gradients="none")  # the strategy counts them
-    nbytes = style.accumulation_bytes
-    if job.training.accumulation_dtype is not None and nbytes:
-        nbytes = job.training.number_bytes + 2 * gradient_bytes(job)
-    return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
-
-
-def _launches(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
-    """Kernels that the host launches per layer, forward and backward: adapters add theirs, frozen weights need none."""
-    out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
-    if kind.lora is not None:
-        counts = [
-            Counter(
-                forward=sum(len(o.forward) for o in operations),
-                backward=sum(len(o.input_gradient) + len(o.weight_gradient) for o in operations),
-            )
-            for operations in (layer_operations(k, shape, style) for k in (kind, replace(kind, lora=None)))
-        ]
-        out = {key: max(0, number + counts[0][key] - counts[1][key]) for key, number in out.items()}
-    return out
-
-
 def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
     """Stages of *job*, and the blocks of one shape."""
-    style, stages = _style(job), virtual_stages(job)
+    style, stages = style_for(job), virtual_stages(job)
     split = facts(job.pipeline.schedule).split
     embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)
-    launches, vocabulary = _launches(job, job.model.kind, shape, style), None
+    launches, vocabulary = launches_of(job, job.model.kind, replace(shape, cp=1), style), None
     if job.pipeline.vocabulary_parallel:
         vocabulary = spread(blocks, shape, style)
         head, launches = head[:1], {"forward": 0, "backward": 0}
@@ -309,7 +271,7 @@ def _layers(blocks: Blocks, stages: Sequence[Stage], shape: Shape, style: Style)
                 made[key] = blocks.block(
                     first_layer(operations) if lowest else operations,
                     recompute=recompute,
-                    **_launches(job, kind, shape, style),
+                    **launches_of(job, kind, shape, style),
                     split=split,
                     checkpoint=blocks.checkpoint(kind),
                 )

@@ -69,8 +69,6 @@ def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
 
 
 def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
-    if spec.parallel.cp > 1:
-        yield Fault("parallel.cp", "context parallelism is not simulated yet; leave it 1 and use tp or pp")
     if spec.parallel.ep > 1:
         yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
     if spec.training.moe is not None or spec.training.moe_overlap:

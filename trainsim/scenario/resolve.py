@@ -13,6 +13,7 @@ from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, carried
+from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.perturbations import perturbations
@@ -71,14 +72,21 @@ def resolve(context: Context) -> Resolved:
         what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
         **carried(spec.simulation, Job),
     )
+    check_context_parallel(context, job)
     check_sharding(context, job)
     note_without_effect(context, job)
-    if job.padded_vocab != model.vocab:
-        rule = framework.kernels.vocab_multiple
-        factors = [str(rule)] * (rule > 1) + [f"tp {parallel.tp}"] + [f"pp {parallel.pp}"] * spreads
-        reason = f"{model.vocab} rounded up to a multiple of {' x '.join(factors)}"
-        context.derived("model.padded_vocab", job.padded_vocab, reason)
+    _note_vocabulary(context, job)
     return Resolved(job=job, values=written_out(context, job))
+
+
+def _note_vocabulary(context: Context, job: Job) -> None:
+    """Why the table of tokens has more rows than there are tokens, if it has."""
+    if job.padded_vocab != job.model.vocab:
+        rule, pp = job.framework.kernels.vocab_multiple, job.parallel.pp
+        factors = [str(rule)] * (rule > 1) + [f"tp {job.parallel.tp}"]
+        factors += [f"pp {pp}"] * context.spec.pipeline.vocabulary_parallel
+        reason = f"{job.model.vocab} rounded up to a multiple of {' x '.join(factors)}"
+        context.derived("model.padded_vocab", job.padded_vocab, reason)
 
 
 def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: int) -> Parallel:
@@ -111,7 +119,13 @@ def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: in
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
         context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
     etp = spec.etp or (spec.tp if model.moe else 1)
-    resolved = {"dp": dp, "etp": etp, "sequence_parallel": spec.sequence_parallel and spec.tp > 1}
+    resolved = {
+        "dp": dp,
+        "etp": etp,
+        "sequence_parallel": spec.sequence_parallel and spec.tp > 1,
+        "context_parallel": resolve_way(context),
+        "ulysses": resolve_neighbours(context, model, gpus_per_node),
+    }
     return Parallel(**{**carried(spec, Parallel), **resolved})
 
 

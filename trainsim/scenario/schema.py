@@ -159,7 +159,8 @@ class ParallelSpec(ScenarioSection):
     ep: Degree = 1
     etp: Degree | None = None
     sequence_parallel: bool = False
-    context_parallel: Literal["ring", "all_gather", "ulysses"] = "ring"
+    context_parallel: str = "ring"
+    ulysses: Degree | None = None
     order: Annotated[tuple[Axis, ...], BeforeValidator(as_tuple)] = ("tp", "cp", "ep", "dp", "pp")
 
 

@@ -1,0 +1,61 @@
+"""
+How a job runs its layers: what a rank works on, with which kernels, and how many of them the host launches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from trainsim.contracts.job import Job
+from trainsim.models.layer_kind import LayerKind
+from trainsim.models.layers import Shape, Style, layer_operations, style_of
+from trainsim.models.operations import works
+from trainsim.program.states import gradient_bytes
+from trainsim.schedules.lookup import slices_of
+from trainsim.sharding import strategies
+
+
+def shape_of(job: Job) -> Shape:
+    """What a rank works on: a microbatch, or a slice of one that nothing comes before."""
+    training, parallel = job.training, job.parallel
+    return Shape(
+        micro_batch=training.micro_batch,
+        sequence_length=training.sequence_length // slices_of(job.pipeline.schedule, job.pipeline.group),
+        tp=parallel.tp,
+        cp=parallel.cp,
+        context_parallel=parallel.context_parallel,
+        ulysses=parallel.ulysses,
+        sequence_parallel=parallel.sequence_parallel,
+        precision=training.precision,
+        padded_vocab=job.padded_vocab,
+    )
+
+
+def style_for(job: Job) -> Style:
+    """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds, and
+    where replicas share the sums each adds its part."""
+    style = style_of(job.framework, job.training.attention)
+    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
+        style = replace(style, weight_gradients="none")  # the strategy counts them
+    nbytes = style.accumulation_bytes
+    if job.training.accumulation_dtype is not None and nbytes:
+        nbytes = job.training.number_bytes + 2 * gradient_bytes(job)
+    return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
+
+
+def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
+    """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them: adapters
+    and parts of a sequence add theirs, frozen weights need none."""
+    out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
+    if kind.lora is not None or shape.cp > 1:
+        usual = layer_operations(replace(kind, lora=None), replace(shape, cp=1), style)
+        counts = [
+            Counter(
+                forward=sum(len(list(works(o.forward))) for o in operations),
+                backward=sum(len(list(works((*o.input_gradient, *o.weight_gradient)))) for o in operations),
+            )
+            for operations in (layer_operations(kind, shape, style), usual)
+        ]
+        out = {key: max(0, number + counts[0][key] - counts[1][key]) for key, number in out.items()}
+    return out
