@@ -53,10 +53,9 @@ def _gemma2(config: Config) -> Values:
 
 
 def _phi(config: Config) -> Values:
-    heads = config.size("num_attention_heads")
-    rotated, share = config.get("rotary_dim"), config.get("partial_rotary_factor")
-    if rotated:
-        share = min(1.0, rotated * heads / config.size("hidden_size"))
+    heads, share = config.size("num_attention_heads"), config.get("partial_rotary_factor")
+    if config.get("rotary_dim"):
+        share = min(1.0, config.size("rotary_dim") * heads / config.size("hidden_size"))
     return {"qk_norm": "head" if config.get("qk_layernorm") else "none", "rotary_share": share}
 
 
@@ -69,8 +68,9 @@ def _gpt_bigcode(config: Config) -> Values:
 
 
 def _gptj(config: Config) -> Values:
-    rotated = config.get("rotary_dim") or config.size("hidden_size") // config.size("num_attention_heads")
-    return {"rotary_share": min(1.0, rotated * config.size("num_attention_heads") / config.size("hidden_size"))}
+    heads = config.size("num_attention_heads")
+    rotated = config.size("rotary_dim") if config.get("rotary_dim") else config.size("hidden_size") // heads
+    return {"rotary_share": min(1.0, rotated * heads / config.size("hidden_size"))}
 
 
 def _gpt_neox(config: Config) -> Values:
