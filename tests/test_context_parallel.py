@@ -37,6 +37,9 @@ LONG: dict[str, Any] = {
 }
 
 
+LATENT = {"kv_lora_rank": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64}
+
+
 def changed(way: str) -> dict[str, Any]:
     """A long sequence on four ranks, by *way*."""
     return LONG | {"parallel__context_parallel": way} | ({"parallel__ulysses": 2} if way == "hybrid" else {})
@@ -142,6 +145,20 @@ def test_a_hybrid_sends_within_and_across(neighbours: int) -> None:
     operations = layer(cp, "hybrid", ulysses=neighbours)
     within = (neighbours - 1) / neighbours * (2 * queries + own)
     assert sent(operations, "forward", cp) == within + (cp // neighbours - 1) * own
+
+
+@pytest.mark.parametrize("way", ["ring", "all_gather"])
+def test_keys_and_values_of_latent_attention_are_sent_unfolded(way: str) -> None:
+    job = small(**(changed(way) | {"model__mla": LATENT, "model__kv_heads": 16}))
+    operations = layer_operations(job.model.kind, local_shape(job), style_for(job))
+    own = 2 * (8192 // 4) * (16 // 2) * (64 + 32 + 64)
+    assert sent(operations, "forward", 4) == 3 * own
+
+
+def test_windows_go_with_all_to_alls() -> None:
+    whole, window = (long_run("ulysses", **more) for more in ({}, {"model__window": 512}))
+    assert window.breakdown["compute"] < whole.breakdown["compute"]
+    assert window.communication["cp"].bytes_per_rank == whole.communication["cp"].bytes_per_rank
 
 
 def test_fewer_heads_of_keys_than_ranks_are_copied() -> None:
@@ -315,6 +332,12 @@ def test_a_batch_counts_sequences_not_their_parts() -> None:
         ),
         ({"parallel__context_parallel": "hybrid", "parallel__ulysses": 3}, InvalidPlan, "1, 2, 4 would"),
         ({"parallel__context_parallel": "ring", "parallel__ulysses": 2}, InvalidPlan, "hybrid has"),
+        ({"model__window": 512}, InvalidPlan, "ring is not simulated with attention in sliding windows; ulysses is"),
+        (
+            {"model__mla": LATENT, "model__kv_heads": 16, "parallel__context_parallel": "ulysses"},
+            InvalidPlan,
+            "ring would work",
+        ),
         (
             {"parallel__pp": 2, "parallel__tp": 1, "pipeline__schedule": "seq1f1b", "pipeline__group": 2},
             NotBuilt,

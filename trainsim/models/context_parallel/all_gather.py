@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainsim.models.context_parallel import Complaint, ContextParallelism, Core, context_parallelisms
-from trainsim.models.context_parallel.numbers import kernels, needs_fused, widths
-from trainsim.models.layer_kind import LayerKind
+from trainsim.models.context_parallel import ContextParallelism, Core, context_parallelisms
+from trainsim.models.context_parallel.numbers import kernels, needs_plain_attention, widths
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.operations import Attention, Exchange, Operation, Step
-from trainsim.models.shapes import Shape
 
 
 def all_gather(make: LocalLayer, core: Core) -> tuple[Operation, ...]:
@@ -76,11 +74,4 @@ def _chunks(make: LocalLayer, kernel: Attention) -> Iterator[Step]:
         yield replace(kernel, queries=chunk, keys=chunk)
 
 
-def refuses(kind: LayerKind, shape: Shape, attention: str) -> Iterator[Complaint]:
-    """Eager attention, and windows."""
-    yield from needs_fused(kind, attention, shape.context_parallel)
-    if kind.window is not None:
-        yield "parallel.context_parallel", "all_gather is not simulated with sliding windows yet; ulysses is"
-
-
-context_parallelisms.register("all_gather")(ContextParallelism(attention=all_gather, refuses=refuses))
+context_parallelisms.register("all_gather")(ContextParallelism(attention=all_gather, refuses=needs_plain_attention))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from trainsim.models.context_parallel import Complaint, ContextParallelism, Core, context_parallelisms
-from trainsim.models.context_parallel.ring_attention import refuses as refuses_ring
+from trainsim.models.context_parallel.numbers import needs_plain_attention
 from trainsim.models.context_parallel.ring_attention import ring
 from trainsim.models.context_parallel.ulysses import by_heads, heads_complaints
 from trainsim.models.layer_kind import LayerKind
@@ -34,7 +34,7 @@ def refuses(kind: LayerKind, shape: Shape, attention: str) -> Iterator[Complaint
         works = ", ".join(str(n) for n in range(1, shape.cp + 1) if shape.cp % n == 0)
         yield key, f"{shape.ulysses} neighbours do not divide cp={shape.cp}; {works} would"
     yield from heads_complaints(kind, shape, shape.ulysses, key)
-    yield from refuses_ring(kind, shape, attention)
+    yield from needs_plain_attention(kind, shape, attention)
 
 
 context_parallelisms.register("hybrid", "a2a+p2p", "usp")(ContextParallelism(attention=hybrid, refuses=refuses))

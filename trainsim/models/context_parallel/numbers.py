@@ -8,6 +8,7 @@ from typing import NamedTuple
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.operations import Attention, Operation
+from trainsim.models.shapes import Shape
 
 
 class Widths(NamedTuple):
@@ -33,11 +34,8 @@ def widths(make: LocalLayer) -> Widths:
     >>> widths(LocalLayer(load_model("llama-3.1-405b").kind, shape, style_of(load_framework("nemo"))))
     Widths(queries=2048, keys=128, values=128, output=2048)
     """
-    if (latent := make.kind.mla) is not None:
-        scored, given = make.heads * latent.qk_head_dim, make.heads * latent.v_head_dim
-        return Widths(scored, scored, given, given)
-    kv = make.kv_heads * make.kind.head_dim
-    return Widths(make.query_width, kv, kv, make.query_width)
+    keys, values = (make.kv_heads * dim for dim in (make.kind.query_dim, make.kind.value_dim))
+    return Widths(make.query_width, keys, values, make.value_width)
 
 
 def kernels(fused: Operation) -> tuple[Attention, Attention]:
@@ -48,8 +46,14 @@ def kernels(fused: Operation) -> tuple[Attention, Attention]:
     return forward, backward
 
 
-def needs_fused(kind: LayerKind, attention: str, way: str) -> Iterator[tuple[str, str]]:
-    """Kernels that give the logarithm of their softmax's sum, by which parts of a result can be merged."""
+def needs_plain_attention(kind: LayerKind, shape: Shape, attention: str) -> Iterator[tuple[str, str]]:
+    """What ways that cut the keys cannot do: kernels that keep scores, and masks that leave most of the keys out."""
+    way = shape.context_parallel
     if attention == "eager":
         reason = f"context_parallel: {way} needs a fused kernel; flash2 would work, or context_parallel: ulysses"
         yield "training.attention", reason
+    masks = {"sliding windows": kind.window, "chunks": kind.chunk, "documents": shape.document or None}
+    for name, given in masks.items():
+        if given is not None:
+            reason = f"{way} is not simulated with attention in {name}; ulysses is, where heads divide"
+            yield "parallel.context_parallel", reason

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainsim.models.context_parallel import Complaint, ContextParallelism, Core, context_parallelisms
-from trainsim.models.context_parallel.numbers import kernels, needs_fused, widths
-from trainsim.models.layer_kind import LayerKind
+from trainsim.models.context_parallel import ContextParallelism, Core, context_parallelisms
+from trainsim.models.context_parallel.numbers import kernels, needs_plain_attention, widths
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.operations import Attention, Exchange, MemoryBound, Operation, Step, Under
-from trainsim.models.shapes import Shape
 
 SINGLE = 4  # bytes of a number of the result while its parts are added up
 
@@ -88,12 +86,4 @@ def _backward(make: LocalLayer, kernel: Attention, part: Part) -> Iterator[Step]
         yield MemoryBound("dK and dV", "elementwise", (3.0 if step else 2.0) * share * nbytes)
 
 
-def refuses(kind: LayerKind, shape: Shape, attention: str) -> Iterator[Complaint]:
-    """Eager attention, and windows: most steps of the ring would have nothing to look at."""
-    yield from needs_fused(kind, attention, shape.context_parallel)
-    if kind.window is not None:
-        reason = "a ring has no sliding windows, nor has Transformer Engine's; ulysses and all_gather have"
-        yield "parallel.context_parallel", reason
-
-
-context_parallelisms.register("ring", "p2p")(ContextParallelism(attention=ring, refuses=refuses))
+context_parallelisms.register("ring", "p2p")(ContextParallelism(attention=ring, refuses=needs_plain_attention))

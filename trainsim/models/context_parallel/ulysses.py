@@ -46,8 +46,6 @@ def by_heads(make: LocalLayer, core: Core, ranks: int, part: Part = None) -> tup
 def _sent(make: LocalLayer, ranks: int) -> Widths:
     """Numbers per token that a rank sends and gets, with a key head for every rank at least."""
     width = widths(make)
-    if make.kind.mla is not None:
-        return width
     copies = max(1, ranks // make.kv_heads)
     return width._replace(keys=width.keys * copies, values=width.values * copies)
 
@@ -75,7 +73,10 @@ def _exchange(make: LocalLayer, name: str, sent: dict[str, int], part: Part, kep
 
 
 def heads_complaints(kind: LayerKind, shape: Shape, ranks: int, key: str) -> Iterator[Complaint]:
-    """Heads that do not divide by *ranks*, the number that *key* gives."""
+    """Heads that do not divide by *ranks*, the number that *key* gives, or that come from a latent vector."""
+    if kind.mla is not None:
+        reason = "all-to-alls are not simulated with latent attention (Transformer Engine has none); ring would work"
+        yield "parallel.context_parallel", reason
     heads, kv_heads = kind.heads // shape.tp, max(1, kind.kv_heads // shape.tp)
     name = key.rpartition(".")[2]
     if heads % ranks:
