@@ -130,9 +130,10 @@ def test_each_stage_has_its_own_layers() -> None:
     assert len({id(block) for block in parts.layers}) == 2
     assert wide[0].forward_seconds > last[0].forward_seconds
     assert wide[0].saved > last[0].saved
-    assert [len(set(parts.gradients(stage).layers)) for stage in parts.stages] == [1] * 4
+    assert [len(set(parts.holdings.gradients(stage).layers)) for stage in parts.stages] == [1] * 4
     assert (
-        parts.gradients(parts.stages[0]).layers[0] - parts.gradients(parts.stages[1]).layers[0] == 3 * 1024 * 2816 / 2
+        parts.holdings.gradients(parts.stages[0]).layers[0] - parts.holdings.gradients(parts.stages[1]).layers[0]
+        == 3 * 1024 * 2816 / 2
     )
 
 

@@ -139,7 +139,7 @@ def test_states_are_those_of_the_adapters(framework: str) -> None:
     whole = work_out(small(framework=framework))
     for rank in range(4):
         mine, all_of_it = RankPlan(parts=parts, rank=rank), RankPlan(parts=whole, rank=rank)
-        trained = parts.trained(rank).total
+        trained = parts.holdings.trained(rank).total
         assert mine.parameters == all_of_it.parameters + trained
         held, full = mine.states(), all_of_it.states()
         share = trained / all_of_it.parameters
@@ -154,9 +154,9 @@ def test_only_adapters_are_reduced_and_gathered() -> None:
         for rank in range(4):
             sharding = parts.sharding(rank)
             sent = sum(bucket.nbytes for chunk in sharding.reductions for bucket in chunk)
-            assert sent == wire * parts.trained(rank).total
+            assert sent == wire * parts.holdings.trained(rank).total
             gathered = sum(bucket.nbytes for chunk in sharding.gathers for bucket in chunk)
-            assert gathered == (2 * parts.trained(rank).total if strategy == "zero1" else 0)
+            assert gathered == (2 * parts.holdings.trained(rank).total if strategy == "zero1" else 0)
 
 
 def test_a_tied_embedding_is_not_reduced() -> None:

@@ -121,7 +121,7 @@ def test_traffic_is_relative_to_adam(name: str, framework: str) -> None:
 
 def test_adam_moves_what_the_profile_says() -> None:
     parts = work_out(small())
-    held, framework = parts.trained(0).total, parts.job.framework
+    held, framework = parts.holdings.trained(0).total, parts.job.framework
     moved = framework.kernels.optimizer_bytes_per_parameter / 4 + framework.kernels.gradient_copy_bytes_per_parameter
     assert list(optimizer_step(parts, 0, shared(4))) == [parts.blocks.traffic("optimizer", moved * held, "optimizer")]
 
@@ -129,7 +129,7 @@ def test_adam_moves_what_the_profile_says() -> None:
 def test_muon_gathers_momenta_where_they_are_shared() -> None:
     """2 bytes per parameter of the matrices over the replicas, and of the whole ones over the tensor-parallel group."""
     parts = work_out(small(training__optimizer="muon"))
-    matrices = sum(m.elements for m in parts.trained(1).matrices)
+    matrices = sum(m.elements for m in parts.holdings.trained(1).matrices)
     meets = [i for i in optimizer_step(parts, 1, shared(2)) if isinstance(i, Meet)]
     assert [(m.communicator, m.operation, m.nbytes) for m in meets] == [
         (REPLICAS, "all_gather", 2 * matrices),

@@ -12,8 +12,9 @@ from tests.jobs import small
 from trainsim.contracts.groups import REPLICAS, Across
 from trainsim.contracts.job import Job
 from trainsim.frameworks import framework_names
+from trainsim.program.holdings import Holdings
 from trainsim.program.lower import lower
-from trainsim.program.parts import Parts, work_out
+from trainsim.program.parts import work_out
 from trainsim.program.rank import RankPlan
 from trainsim.program.states import states
 from trainsim.result.result import Result
@@ -32,9 +33,9 @@ def job(**changes: Any) -> Job:
     return small(**base, training__global_batch=16, **changes)
 
 
-def halves(parts: Parts, rank: int, *, tp: int | None = None) -> tuple[ParameterGroup, ...]:
+def halves(holdings: Holdings, rank: int, *, tp: int | None = None) -> tuple[ParameterGroup, ...]:
     """The parameters of a rank as if every layer gave up half of them to experts."""
-    (chunk,) = (parts.held(stage) for stage in parts.of_rank(rank))
+    (chunk,) = (holdings.held(stage) for stage in holdings.of_rank(rank))
     experts = tuple(elements // 2 for elements in chunk.layers)
     dense = tuple(a - b for a, b in zip(chunk.layers, experts, strict=True))
     return (
@@ -53,7 +54,7 @@ def sent(chunks: tuple[tuple[Bucket, ...], ...], group: str) -> float:
 @pytest.mark.parametrize("strategy", ["ddp", "zero1"])
 def test_each_group_is_reduced_by_those_who_hold_it(strategy: str, framework: str) -> None:
     one = job(framework=framework, sharding__strategy=strategy)
-    groups = halves(work_out(one), 0)
+    groups = halves(work_out(one).holdings, 0)
     plan = strategies[strategy].plan(one, 0, groups)
     for group in groups:
         assert sent(plan.reductions, group.name) == group.total * one.training.gradient_bytes
@@ -63,14 +64,14 @@ def test_each_group_is_reduced_by_those_who_hold_it(strategy: str, framework: st
             assert plan.shards[group.name] == Shards(optimizer=group.replicas)
     ready = [bucket.after for chunk in plan.reductions for bucket in chunk]
     assert ready == sorted(ready), "buckets leave as they fill, whosever they are"
-    (whole,) = work_out(one).groups(0)
+    (whole,) = work_out(one).holdings.groups(0)
     assert sum(group.total for group in groups) == whole.total
 
 
 def test_each_group_is_held_as_it_is_shared() -> None:
     """Megatron-Core in bf16: 6 bytes per parameter on every rank, 12 shared by those who hold them alike."""
     one = job(framework="megatron-core", sharding__strategy="zero1")
-    groups = halves(work_out(one), 0)
+    groups = halves(work_out(one).holdings, 0)
     dense, experts = (group.total for group in groups)
     found = states(one, strategies["zero1"].plan(one, 0, groups).held(groups))
     assert found.weights == 2 * (dense + experts)
@@ -82,7 +83,7 @@ def test_each_group_is_held_as_it_is_shared() -> None:
 
 
 def run(one: Job, monkeypatch: pytest.MonkeyPatch) -> Result:
-    monkeypatch.setattr(Parts, "groups", halves)
+    monkeypatch.setattr(Holdings, "groups", halves)
     return Result(simulation=simulate(one), scenario={})
 
 
@@ -92,7 +93,7 @@ def test_a_step_sends_each_group_among_its_own(strategy: str, monkeypatch: pytes
     one = job(sharding__strategy=strategy)
     result = run(one, monkeypatch)
     bytes_each = 2 * 4 if strategy == "ddp" else 4 + 2
-    groups = halves(work_out(one), 0)
+    groups = halves(work_out(one).holdings, 0)
     expected = sum(bytes_each * group.total * (1 - 1 / group.replicas) for group in groups)
     loss = 2 * 4 * (1 - 1 / ALL)
     assert result.to_dict()["communication"]["dp"]["bytes_per_rank"] == pytest.approx(expected + loss)
@@ -106,7 +107,7 @@ def test_an_update_is_as_long_as_what_a_rank_owns(monkeypatch: pytest.MonkeyPatc
     one = job(sharding__strategy="zero1")
     whole = RankPlan(parts=work_out(one), rank=0)
     assert whole.owned == whole.parameters / ALL
-    monkeypatch.setattr(Parts, "groups", halves)
+    monkeypatch.setattr(Holdings, "groups", halves)
     split = RankPlan(parts=work_out(one), rank=0)
     dense, experts = (group.total for group, _ in split.held)
     assert split.owned == dense / ALL + experts / FEW > whole.owned

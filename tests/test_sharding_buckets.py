@@ -130,7 +130,7 @@ def test_every_part_of_a_chunk_is_cut_into_its_own_tensors(family: str, tied: bo
         model={**SMALL["model"], "family": family, "layers": 4, "kv_heads": 16, "tied_embeddings": tied},
     )  # fmt: skip
     parts = lower(job).parts
-    chunk = parts.gradients(parts.of_rank(0)[0])
+    chunk = parts.holdings.gradients(parts.of_rank(0)[0])
     tensors = ready(job, chunk)
     assert [part for _, part in tensors] == sorted(part for _, part in tensors)
     of_part = [[n for n, part in tensors if part == k] for k in range(len(chunk.parts))]

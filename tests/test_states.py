@@ -159,7 +159,7 @@ def test_frozen_parameters_are_held_in_16_bits_and_no_more() -> None:
 def test_the_tensors_of_a_rank_are_its_parameters(changes: dict[str, Any]) -> None:
     parts = work_out(small(**changes))
     for rank in range(4):
-        assert parts.trained(rank).total == RankPlan(parts=parts, rank=rank).parameters
+        assert parts.holdings.trained(rank).total == RankPlan(parts=parts, rank=rank).parameters
 
 
 def test_a_run_holds_what_the_states_say() -> None:

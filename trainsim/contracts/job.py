@@ -93,10 +93,13 @@ class Sharding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
     """How tokens get to their experts. ``loads`` are the experts' shares of the tokens, times the number of experts (()
-    for a router that is in balance); with a ``capacity_factor`` an expert takes at most so many times its share."""
+    for a router that is in balance). With a ``capacity_factor`` an expert takes at most so many times an equal share,
+    and exactly so many if it is filled up (``pad_to_capacity``)."""
 
     dispatcher: str = "alltoall"  # alltoall | allgather | deepep | hybridep
+    dispatch_precision: str | None = None  # of tokens on their way to experts: fp8; None: that of activations
     capacity_factor: float | None = None
+    pad_to_capacity: bool = False
     loads: tuple[float, ...] = ()
     shared_overlap: bool = False  # shared experts run while tokens are on their way
 
@@ -178,3 +181,8 @@ class Job:
     fold: bool = True
     steps: int = 1  # back to back
     seed: int = 0
+
+    @property
+    def experts_apart(self) -> bool:
+        """Whether experts are held by other ranks than the layers around them."""
+        return self.model.has_experts and (self.parallel.ep > 1 or self.parallel.etp != self.parallel.tp)

@@ -7,6 +7,7 @@ errors: fitted on Vidur's A100 and H100 timings (arXiv 2405.05465), 4 to 6 % med
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from trainsim.costs.types import Cost
@@ -26,6 +27,8 @@ def gemm_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
     A whole wave keeps every SM; less than a wave keeps its tiles' share.
     """
     constants = gpu.kernels.gemm
+    if work.grouped:
+        return _grouped_cost(work, gpu, precision)
     precision = work.precision or precision
     peak = product_peak(gpu, precision)
     waves, compute = _compute(work, constants, peak / gpu.sms, gpu.sms)
@@ -34,6 +37,15 @@ def gemm_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
     memory = _bytes(work, precision) / (gpu.memory_bandwidth * constants.memory_efficiency)
     seconds = constants.overhead + (compute**4 + memory**4) ** 0.25
     return Cost(seconds, min(1.0, waves), min(1.0, memory / seconds))
+
+
+def _grouped_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
+    """The products of several experts: they hardly share waves, so each takes its own, one after the other."""
+    constants = gpu.kernels.gemm
+    alone = gemm_cost(replace(work, batch=1, grouped=False), gpu, precision)
+    each = alone.seconds - constants.overhead + constants.grouped_overhead
+    seconds = constants.overhead + work.batch * each
+    return Cost(seconds, alone.sm, min(1.0, alone.hbm * alone.seconds * work.batch / seconds))
 
 
 def product_peak(gpu: GPU, precision: str) -> float:

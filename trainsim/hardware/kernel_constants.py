@@ -56,6 +56,7 @@ class GemmConstants:
     split_k: float  # a weight gradient may be split over this many blocks ...
     split_k_depth: float  # ... of at least this depth
     layout: dict[str, float]  # speed by role
+    grouped_overhead: float  # of each expert's product in a grouped kernel
     misaligned: dict[str, float]  # speed where a contiguous size is no multiple of ``alignment``
     alignment: int
     speedup: dict[str, float]  # achieved over 16 bits, by precision

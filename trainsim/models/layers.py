@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from trainsim.models.attention_operations import attention
 from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.expert_operations import mixture
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.lora import adapted
@@ -60,6 +61,8 @@ def _layer(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]
 
 
 def _mlp(make: LocalLayer) -> tuple[Operation, ...]:
+    if make.kind.moe is not None:
+        return mixture(make)
     return (
         make.linear("fc1", make.fc1_width, make.kind.hidden, "column", shared_input=make.kind.shared_norm),
         make.activation(),

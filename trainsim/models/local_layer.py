@@ -85,14 +85,15 @@ class LocalLayer:
         keeps: float = 0.0,
         low: bool = True,
         shared_input: bool = False,
+        rows: float | None = None,
     ) -> Operation:
         """A linear layer of *k* inputs and *n* outputs here; keeps its input and *keeps* bytes per token.
 
         A *shared_input* is kept by the layer before it. A weight that is not cut (*parallel* none) works on the tokens
-        of this rank.
+        of this rank, or on so many *rows*.
         """
         shape, style = self.shape, self.style
-        m = shape.tokens if parallel != "none" else round(shape.norm_tokens)
+        m = shape.tokens if parallel != "none" else max(1, round(shape.norm_tokens if rows is None else rows))
         precision = None if low else shape.products
         inputs = 0.0 if shared_input else (shape.norm_tokens if parallel == "column" else m) * k
         casts = low and shape.precision in LOW_PRECISION
@@ -114,7 +115,7 @@ class LocalLayer:
             ),
             parallel=parallel,
             boundary=self.boundary if k == self.kind.hidden or parallel == "row" else float(shape.element * m * k),
-            output=float(shape.element * n * (m if parallel == "column" else shape.norm_tokens)),
+            output=float(shape.element * n * (shape.norm_tokens if parallel == "row" else m)),
             saved=inputs * (shape.linear_element if low else shape.element) + keeps * m,
             transient=self.working(m * (n + k) + gathered) + made,
             resident=resident,
@@ -147,9 +148,9 @@ class LocalLayer:
             saved=mask * elements,
         )
 
-    def activation(self) -> Operation:
-        """GELU or ReLU (with its bias, if fused) or the gated product of two halves."""
-        elements = float(self.shape.tokens * self.ffn_width)
+    def activation(self, elements: float | None = None) -> Operation:
+        """GELU or ReLU (with its bias, if fused) or the gated product of two halves; of the MLP if no *elements*."""
+        elements = float(self.shape.tokens * self.ffn_width) if elements is None else elements
         if self.kind.gated_mlp:
             name = GATED[self.kind.activation]
             return Operation(

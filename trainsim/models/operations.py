@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """``batch`` products of an m x k by a k x n matrix. ``role`` forward, input (dgrad) or weight (wgrad)."""
+    """``batch`` products of an m x k by a k x n matrix. ``role`` forward, input (dgrad) or weight (wgrad); ``grouped``:
+    linear layers of several experts in one kernel."""
 
     name: str
     m: int
@@ -23,6 +24,7 @@ class Gemm:
     role: str = "forward"
     accumulates: bool = False  # adds into an fp32 gradient buffer in its epilogue
     precision: str | None = None  # None: the job's; attention scores and logits stay in 16 bits under fp8
+    grouped: bool = False
 
     @property
     def flops(self) -> float:

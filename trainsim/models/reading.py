@@ -94,7 +94,10 @@ def _with_experts(values: dict[str, Any]) -> dict[str, Any]:
     moe = values.get("moe")
     if moe is None:
         return values
-    values = values | {"moe": read_moe(moe, ffn_hidden=values["ffn_hidden"])}
+    experts = read_moe(moe, ffn_hidden=values["ffn_hidden"])
+    if experts.experts == 1 and not experts.shared_ffn_hidden:  # nothing to choose
+        return values | {"moe": None, "ffn_hidden": experts.expert_ffn_hidden}
+    values = values | {"moe": experts}
     pattern = pattern_of(moe, values["layers"]) if isinstance(moe, Mapping) else ()
     if not pattern:
         return values

@@ -18,6 +18,24 @@ BLOCK_SCALED = ("mxfp8",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertShape:
+    """How the experts of a layer are spread over ranks, and which part of their work this one has.
+
+    ``near`` of the ``ep`` ranks that exchange tokens are in one NVLink domain. ``load`` are the tokens that come to
+    this rank over the mean, ``busiest`` those of the rank that gets most.
+    """
+
+    ep: int = 1
+    etp: int = 1
+    near: int = 1
+    dispatcher: str = "alltoall"
+    load: float = 1.0
+    busiest: float = 1.0
+    shared_overlap: bool = False
+    dispatched_bytes: float | None = None  # per element on the way to experts; None: as an activation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What one rank works on: a microbatch, cut over tp (and over cp along the sequence).
 
@@ -38,6 +56,7 @@ class Shape:
     document: int = 0  # tokens that a token's document has on average, if attention stays in documents
     sequence_parallel: bool = False
     precision: str = "bf16"
+    experts: ExpertShape = ExpertShape()
 
     @property
     def queries(self) -> int:
@@ -58,6 +77,11 @@ class Shape:
     def norm_tokens(self) -> float:
         """Tokens in the regions of norm and dropout, which sequence parallelism cuts over tp as well."""
         return self.tokens / self.tp if self.sequence_parallel else self.tokens
+
+    @property
+    def gathered_by(self) -> int:
+        """Ranks that cut an expert and have tokens of their own, which all of them need."""
+        return self.experts.etp if self.sequence_parallel or self.tp == 1 else 1
 
     @property
     def element(self) -> int:

@@ -139,6 +139,11 @@ class Transformer:
         return _kinds(self)
 
     @property
+    def has_experts(self) -> bool:
+        """Whether some layer is a mixture of experts."""
+        return any(kind.moe is not None for kind in counted(self.kinds))
+
+    @property
     def norm_parameters(self) -> int:
         """Parameters of one norm: scale, and shift if it is a LayerNorm with one."""
         return self.kind.norm_parameters

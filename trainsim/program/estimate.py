@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainsim.contracts.groups import REPLICAS, STAGES, Ends, Messages
+from trainsim.contracts.groups import STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
@@ -114,7 +114,7 @@ def _message_latency(parts: Parts, message: float) -> float:
 def _exposed_dp(parts: Parts, rank: int, sharding: ShardingPlan) -> float:
     """Reductions and gathers of a rank that no computation hides, with the copies that follow reductions."""
     rank_plan = RankPlan(parts=parts, rank=rank)
-    if not (parts.network.has(REPLICAS) or rank_plan.offloads):
+    if not (rank_plan.replicated or rank_plan.offloads):
         return 0.0
     reductions, gathers = (_bucket_seconds(rank_plan, chunks) for chunks in (sharding.reductions, sharding.gathers))
     copies = [[offload.copies_seconds(rank_plan, b) for b in chunk] for chunk in sharding.reductions]

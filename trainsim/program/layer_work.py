@@ -45,11 +45,12 @@ def style_for(job: Job) -> Style:
 
 
 def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
-    """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them: adapters
-    and parts of a sequence add theirs, frozen weights need none."""
+    """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them: adapters,
+    experts and parts of a sequence add theirs, frozen weights need none."""
     out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
-    if kind.lora is not None or shape.cp > 1:
-        usual = layer_operations(replace(kind, lora=None), replace(shape, cp=1), style)
+    plain = replace(kind, lora=None, moe=None)
+    if kind != plain or shape.cp > 1:
+        usual = layer_operations(plain, replace(shape, cp=1), style)
         counts = [
             Counter(
                 forward=sum(len(list(works(o.forward))) for o in operations),

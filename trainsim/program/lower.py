@@ -67,14 +67,19 @@ def lowered(parts: Parts) -> Lowered:
 
 
 def stage_programs(draft: Draft) -> Draft:
-    """One program per pipeline rank: all its replicas and tensor shards run it."""
+    """One program per pipeline rank: all its replicas and tensor shards run it. Where experts are not in balance, one
+    per pipeline rank and load."""
     parts = draft.parts
-    coordinates = parts.network.mesh.coordinates(np.arange(parts.job.parallel.ranks, dtype=np.int64))
-    return replace(
-        draft,
-        programs=tuple(rank_program(parts, rank) for rank in range(parts.job.parallel.pp)),
-        program_of=coordinates.get("pp", np.zeros(parts.job.parallel.ranks, np.int64)).copy(),
-    )
+    ranks = np.arange(parts.job.parallel.ranks, dtype=np.int64)
+    stage = parts.network.mesh.coordinates(ranks).get("pp", np.zeros(len(ranks), np.int64)).copy()
+    if not parts.uneven:
+        programs = tuple(rank_program(parts, rank) for rank in range(parts.job.parallel.pp))
+        return replace(draft, programs=programs, program_of=stage)
+    place = parts.network.expert_mesh.coordinates(ranks)["ep"]
+    different = list({id(each): each for each in parts.uneven}.values())
+    number = np.array([different.index(each) for each in parts.uneven], np.int64)[place]
+    programs = tuple(rank_program(each, rank) for rank in range(parts.job.parallel.pp) for each in different)
+    return replace(draft, programs=programs, program_of=stage * len(different) + number)
 
 
 def delays(draft: Draft) -> Draft:

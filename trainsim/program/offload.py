@@ -207,7 +207,7 @@ def _small_copies(rank_plan: RankPlan) -> int:
 
 def _largest(rank_plan: RankPlan) -> float:
     """Elements of the largest trained parameter of a rank: gradients pass through a buffer of its size."""
-    held = rank_plan.parts.trained(rank_plan.rank)
+    held = rank_plan.parts.holdings.trained(rank_plan.rank)
     return float(max((m.rows * m.columns for m in (*held.matrices, *held.tables)), default=0))
 
 

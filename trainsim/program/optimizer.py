@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.contracts.groups import REPLICAS, TENSOR
+from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
@@ -43,7 +43,7 @@ def optimizer_step(parts: Parts, rank: int, sharding: ShardingPlan, *, stays: fl
 
 def _trained(parts: Parts, rank: int, sharding: ShardingPlan, *, tp: int | None = None) -> list[Held]:
     """The groups that are updated, with shapes as cut over *tp* ranks (None: its own)."""
-    return [held for held in sharding.held(parts.groups(rank, tp=tp)) if held.group.trained]
+    return [held for held in sharding.held(parts.holdings.groups(rank, tp=tp)) if held.group.trained]
 
 
 def gradient_check(parts: Parts, rank: int) -> Kernel:
@@ -61,7 +61,7 @@ def _gathers(parts: Parts, held: Held, nbytes: float) -> Iterator[Meet]:
     """Momenta of whole matrices: between those who share the states, then over the tensor-parallel group."""
     shard = held.shards.optimizer
     total = nbytes * sum(m.elements for m in shapes(parts.job, held.group).matrices)
-    if shard > 1 and parts.network.has(REPLICAS):
+    if shard > 1 and parts.network.has(held.group.over):
         over = within(parts.job, shard) if shard < held.group.replicas else held.group.over
         yield Meet(GATHER, "dp", over, "all_gather", total, stream="dp")
     if parts.network.has(TENSOR):

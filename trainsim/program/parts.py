@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 
 from trainsim.contracts.groups import USUAL, Messages
 from trainsim.contracts.job import Job
-from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.layers import (
     Shape,
     Style,
     embedding_operations,
     head_operations,
     layer_operations,
-    parameters_per_rank,
 )
-from trainsim.models.lora import adapter_tensors, first_layer
-from trainsim.models.matrices import Matrix, Tensors, joined, tensors
+from trainsim.models.lora import first_layer
 from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
+from trainsim.program.experts import expert_shape, loads, with_load
+from trainsim.program.holdings import Holdings
 from trainsim.program.layer_work import launches_of, shape_of, style_for
 from trainsim.program.network import Network
 from trainsim.program.pieces import Block
@@ -30,31 +30,34 @@ from trainsim.program.stages import Stage, virtual_stages
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
-from trainsim.sharding.parameter_groups import ADAPTERS, DENSE, FROZEN, ChunkParameters, ParameterGroup
 from trainsim.sharding.plan import ShardingPlan
-from trainsim.sharding.replicas import replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
     """What every stage of a job is built from. ``layers`` has the block of every layer of the model, in forward order:
     one value for all that are of one kind and run alike. Where the schedule cuts sequences, the blocks are those of the
-    first slice, and ``later`` are the same parts with those of each later one."""
+    first slice, and ``later`` are the same parts with those of each later one. Where experts are not in balance, the
+    blocks are those of the rank that gets most tokens."""
 
     job: Job
     network: Network
     blocks: Blocks
-    stages: tuple[Stage, ...]
+    holdings: Holdings
     layers: tuple[Block, ...]
     embedding: Block
     head: Block
     vocabulary: Vocabulary | None = None  # the rest of the head, where it is on all pipeline ranks
     later: tuple[Parts, ...] = ()
+    uneven: tuple[Parts, ...] = ()  # by place among those that exchange tokens, where some get more than others
     planned_for: Costs | None = None  # the times by which the schedule plans; None: passes of equal length
     _coarse: dict[int, Block] = field(default_factory=dict, repr=False)
     _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
-    _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
-    _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All virtual stages."""
+        return self.holdings.stages
 
     @property
     def slices(self) -> tuple[Parts, ...]:
@@ -63,7 +66,7 @@ class Parts:
 
     def of_rank(self, rank: int) -> tuple[Stage, ...]:
         """The chunks of pipeline rank *rank*, first to last."""
-        return tuple(s for s in self.stages if s.rank == rank)
+        return self.holdings.of_rank(rank)
 
     def layer_blocks(self, stage: Stage) -> tuple[Block, ...]:
         """The blocks of the layers of a virtual stage, in forward order."""
@@ -81,78 +84,10 @@ class Parts:
             )
         return self._coarse[id(block)]
 
-    def kinds(self, stage: Stage) -> tuple[LayerKind, ...]:
-        """The kinds of the layers of a virtual stage, in forward order."""
-        return self.job.model.kinds[stage.first : stage.first + stage.layers]
-
     def resident(self, rank: int) -> float:
         """Bytes that pipeline rank *rank* holds once for all of its layers that run alike."""
         shared = {held for s in self.of_rank(rank) for block in self.layer_blocks(s) for held in block.resident}
         return float(sum(nbytes for _, nbytes in shared))
-
-    def gradients(self, stage: Stage) -> ChunkParameters:
-        """Trained parameters of a virtual stage on one rank, split as their gradients become ready."""
-        if self.job.model.lora is None:
-            return self.held(stage)
-        adapters = {kind: adapter_tensors([kind], self.job.parallel.tp).total for kind in counted(self.kinds(stage))}
-        return ChunkParameters(head=0, layers=tuple(adapters[kind] for kind in self.kinds(stage)), embedding=0)
-
-    def held(self, stage: Stage) -> ChunkParameters:
-        """All parameters of a virtual stage on one rank, adapters aside."""
-        if stage.index not in self._held:
-            self._held[stage.index] = self._count(stage)
-        return self._held[stage.index]
-
-    def _count(self, stage: Stage) -> ChunkParameters:
-        job = self.job
-
-        def count(*, embedding: bool = False, head: bool = False) -> int:
-            return parameters_per_rank(
-                job.model, job.parallel.tp, (), embedding=embedding, head=head, padded_vocab=job.padded_vocab
-            )
-
-        layers = {kind: layer_parameters_per_rank(kind, job.parallel.tp) for kind in counted(self.kinds(stage))}
-        embedding = count(embedding=stage.embedding)
-        beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
-        head = count(embedding=beside, head=stage.head) - count(embedding=beside)
-        return ChunkParameters(
-            head=head if self.vocabulary is None else self.vocabulary.parameters(stage),
-            layers=tuple(layers[kind] for kind in self.kinds(stage)),
-            embedding=embedding,
-        )
-
-    def trained(self, rank: int, *, tp: int | None = None) -> Tensors:
-        """The tensors that pipeline rank *rank* trains, cut over *tp* ranks (None: as it holds them)."""
-        key = rank, tp or self.job.parallel.tp
-        if key not in self._tensors:
-            self._tensors[key] = joined(tuple(self._trained(s, key[1]) for s in self.of_rank(rank)))
-        return self._tensors[key]
-
-    def _trained(self, stage: Stage, tp: int) -> Tensors:
-        """The tensors of a virtual stage; what embedding and head hold beside their norms is tables."""
-        model, parts = self.job.model, self.gradients(stage)
-        if model.lora is not None:
-            return adapter_tensors(self.kinds(stage), tp)
-        norms = model.embedding_norm_parameters * stage.embedding + model.final_norm_parameters * stage.head
-        rows = (parts.head + parts.embedding - norms) // model.hidden
-        layers = tensors(model, tp, self.kinds(stage))
-        tables = (Matrix(rows, model.hidden, 1),) if rows else ()
-        return layers._replace(tables=tables, vectors=layers.vectors + norms)
-
-    def groups(self, rank: int, *, tp: int | None = None) -> tuple[ParameterGroup, ...]:
-        """The parameters of pipeline rank *rank* by who holds them alike; under adapters all others are frozen.
-
-        Their shapes are as cut over *tp* ranks (None: as it holds them).
-        """
-        stages, alike = self.of_rank(rank), replicas(self.job)
-        held = tuple(self.held(s) for s in stages)
-        if self.job.model.lora is None:
-            return (ParameterGroup(name=DENSE, chunks=held, replicas=alike, tensors=self.trained(rank, tp=tp)),)
-        adapters = tuple(self.gradients(s) for s in stages)
-        return (
-            ParameterGroup(name=ADAPTERS, chunks=adapters, replicas=alike, tensors=self.trained(rank, tp=tp)),
-            ParameterGroup(name=FROZEN, chunks=held, replicas=alike, trained=False),
-        )
 
     def sharding(self, rank: int) -> ShardingPlan:
         """What pipeline rank *rank* sends for data parallelism.
@@ -167,9 +102,9 @@ class Parts:
         job, copies = self.job, self.network.replicas
         plan = strategies[job.sharding.strategy].plan
         if copies == 1:
-            return plan(job, rank, self.groups(rank))
+            return plan(job, rank, self.holdings.groups(rank))
         late = replace(job, sharding=replace(job.sharding, overlap=False))
-        return plan(late, rank, self.groups(rank)).twice(copies)
+        return plan(late, rank, self.holdings.groups(rank)).twice(copies)
 
     def message_way(self, rank: int, there: int, direction: str) -> Messages:
         """The communicator of a message from pipeline rank *rank* to rank *there*.
@@ -208,14 +143,30 @@ class Parts:
 
 def work_out(job: Job) -> Parts:
     """Blocks and stages of *job*; nothing is laid out in time yet."""
-    slices, shape = slices_of(job.pipeline.schedule, job.pipeline.group), shape_of(job)
+    slices, shape, network = slices_of(job.pipeline.schedule, job.pipeline.group), shape_of(job), Network(job)
     length = shape.sequence_length
-    first = _parts(job, Blocks(job, Network(job)), shape=shape)
+    if job.model.has_experts:
+        shape = replace(shape, experts=expert_shape(job, network))
+    first = _parts(job, Blocks(job, network), shape=shape)
     if facts(job.pipeline.schedule).planned:
         message = first.network.seconds(Messages("forward", 1), "message", first.message_bytes)
         first = replace(first, planned_for=planned_costs(job, [_pass_seconds(first, s) for s in first.stages], message))
     later = (_parts(job, first.blocks, shape=replace(shape, context=k * length)) for k in range(1, slices))
-    return replace(first, later=tuple(later)) if slices > 1 else first
+    first = replace(first, later=tuple(later)) if slices > 1 else first
+    return replace(first, uneven=_uneven(first, shape)) if job.training.routing.loads else first
+
+
+def _uneven(parts: Parts, shape: Shape) -> tuple[Parts, ...]:
+    """The same parts as each rank has them among those that exchange tokens; () where all get as many."""
+    every = loads(parts.job)
+    made = {max(every): parts}
+    for load in every:
+        if load not in made:
+            own = replace(shape, experts=with_load(shape.experts, load))
+            made[load] = replace(
+                parts, layers=_layers(parts.blocks, parts.stages, own, style_for(parts.job)), _coarse={}
+            )
+    return tuple(made[load] for load in every) if len(made) > 1 else ()
 
 
 def _pass_seconds(parts: Parts, stage: Stage) -> PassSeconds:
@@ -243,7 +194,7 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
         job=job,
         network=blocks.network,
         blocks=blocks,
-        stages=stages,
+        holdings=Holdings(job=job, stages=stages, vocabulary=vocabulary),
         layers=_layers(blocks, stages, shape, style),
         embedding=blocks.block(embedding, recompute="none", forward=0, backward=0, split=split),
         head=replace(blocks.block(head, recompute="none", **launches, split=split), category="logits"),

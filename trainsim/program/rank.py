@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple, cast
 
-from trainsim.contracts.groups import REPLICAS
 from trainsim.contracts.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
@@ -80,7 +79,7 @@ class RankPlan:
     @cached_property
     def held(self) -> tuple[Held, ...]:
         """Its parameters in groups, with how each is shared."""
-        return self.sharding.held(self.parts.groups(self.rank))
+        return self.sharding.held(self.parts.holdings.groups(self.rank))
 
     @cached_property
     def schedule(self) -> Traits:
@@ -157,15 +156,20 @@ class RankPlan:
         """The number of the first slot of each kind."""
         return dict(zip(reversed(self.kinds), reversed(range(len(self.kinds))), strict=True))
 
+    @cached_property
+    def replicated(self) -> bool:
+        """Whether other ranks hold some of its parameters too."""
+        return any(self.parts.network.has(group.over) for group, _ in self.held)
+
     @property
     def reduces(self) -> bool:
         """Whether a chain of its own carries reductions, gathers or copies of gradients."""
-        return self.gathers_ahead or (self.sharding.overlapped and (self.parts.network.has(REPLICAS) or self.offloads))
+        return self.gathers_ahead or (self.sharding.overlapped and (self.replicated or self.offloads))
 
     @property
     def gathers_ahead(self) -> bool:
         """Whether that chain gathers parameters before they are used."""
-        return self.parts.network.has(REPLICAS) and self.sharding.gathers_overlapped
+        return self.replicated and self.sharding.gathers_overlapped
 
     @property
     def offloads(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainsim.contracts.job import Job
 from trainsim.models.lora import adapter_tensors
-from trainsim.models.matrices import Tensors, joined, tensors
+from trainsim.models.matrices import Tensors, expert_tensors, joined, tensors
 from trainsim.models.shapes import EIGHT_BITS, LOW_PRECISION
 from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
 
@@ -65,7 +65,9 @@ def whole(job: Job) -> Tensors:
 
 def _base(job: Job) -> Tensors:
     """All tensors but adapters."""
-    return tensors(job.model, job.parallel.tp, job.model.kinds, embedding=True, head=True, vocab=job.padded_vocab)
+    tp, kinds = job.parallel.tp, job.model.kinds
+    others = tensors(job.model, tp, kinds, embedding=True, head=True, vocab=job.padded_vocab)
+    return joined((others, expert_tensors(kinds, tp))) if job.model.has_experts else others
 
 
 def gradient_bytes(job: Job) -> float:

@@ -71,7 +71,7 @@ def _memory(rank_plan: RankPlan) -> Memory:
     parts, held, vocabulary = rank_plan.parts, rank_plan.states(copies), rank_plan.parts.vocabulary
     buffers = 2 * parts.message_bytes if parts.job.parallel.pp > 1 else 0.0
     extra = rank_plan.sharding.extra
-    framework, trained = parts.job.framework, parts.trained(rank_plan.rank).total
+    framework, trained = parts.job.framework, parts.holdings.trained(rank_plan.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
     buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(rank_plan.rank)
     buffers += framework.memory.step_copy_bytes * rank_plan.owned + extra.get("buffers", 0.0)

@@ -34,7 +34,7 @@ def reduce_signals(rank_plan: RankPlan, chunk: int, step: int | None) -> Cuts:
 
 def with_gradients(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     """*cuts* of a chunk's first backward in a step, which makes the gradients of each part."""
-    parts = rank_plan.parts.gradients(rank_plan.stages[chunk])
+    parts = rank_plan.parts.holdings.gradients(rank_plan.stages[chunk])
     each = rank_plan.fresh_gradients / rank_plan.trainable
     out = dict(cuts)
     for part, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
@@ -102,7 +102,7 @@ def _collectives(
 
 def _collective(rank_plan: RankPlan, name: str, queue: Queue, bucket: Bucket) -> list[Meet]:
     """The collective of a bucket; nothing where there are no replicas."""
-    if not rank_plan.parts.network.has(REPLICAS):
+    if not rank_plan.parts.network.has(bucket.over):
         return []
     return [Meet(name, "dp", bucket.over.on(queue), bucket.operation, bucket.nbytes, stream="dp")]
 
@@ -113,7 +113,7 @@ def update(rank_plan: RankPlan, number: int) -> Template:
     Without a flush there is no norm of all gradients; of several updates per step the last one ends it. A step that is
     skipped ends once all ranks know that gradients have overflowed.
     """
-    sharding, has_replicas = rank_plan.sharding, rank_plan.parts.network.has(REPLICAS)
+    sharding, has_replicas = rank_plan.sharding, rank_plan.replicated
     out: list[Piece] = [*_reduced(rank_plan), *_agreed(rank_plan, number)]
     if rank_plan.skips(number):
         out.append(gradient_check(rank_plan.parts, rank_plan.rank))
@@ -133,7 +133,7 @@ def _reduced(rank_plan: RankPlan) -> Iterator[Instruction]:
     """What is left of the reductions, and the sum of both ends of a tied embedding."""
     job = rank_plan.parts.job
     yield from (Wait(f"over.{chain}") for chain in chains(rank_plan.sharding.flights))
-    if rank_plan.parts.network.has(REPLICAS) or rank_plan.offloads:
+    if rank_plan.replicated or rank_plan.offloads:
         yield from _exposed(rank_plan, "reduce") if not rank_plan.sharding.overlapped else [Wait("reduced")]
     if rank_plan.parts.vocabulary is not None:
         yield from rank_plan.parts.vocabulary.tied(rank_plan.rank)

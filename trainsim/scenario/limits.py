@@ -29,7 +29,6 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
 
 
 UNSIMULATED = {
-    "moe": "mixture of experts",
     "linear_attention": "linear attention",
     "attention_gate": "a gate on attention",
     "encoder_layers": "an encoder",
@@ -69,9 +68,5 @@ def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
 
 
 def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
-    if spec.parallel.ep > 1:
-        yield Fault("parallel.ep", "expert parallelism is not simulated yet; leave it 1")
-    if spec.training.moe is not None or spec.training.moe_overlap:
-        yield Fault("training.moe", "mixture of experts is not simulated yet; leave it out")
-    if spec.parallel.etp not in (None, 1, spec.parallel.tp):
-        yield Fault("parallel.etp", "expert tensor parallelism is not simulated yet; leave it out")
+    if spec.training.moe_overlap:
+        yield Fault("training.moe_overlap", "not simulated yet; leave it out")

@@ -17,6 +17,7 @@ from trainsim.scenario.context_rules import check_context_parallel, resolve_neig
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.perturbations import perturbations
+from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
 from trainsim.scenario.training import resolve_training, usual_length
@@ -118,7 +119,7 @@ def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: in
         context.derived("parallel.dp", dp, f"{gpus} GPUs / ({shape})")
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
         context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
-    etp = spec.etp or (spec.tp if model.moe else 1)
+    etp = spec.etp or (spec.tp if model.has_experts else 1)
     resolved = {
         "dp": dp,
         "etp": etp,
@@ -126,7 +127,9 @@ def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: in
         "context_parallel": resolve_way(context),
         "ulysses": resolve_neighbours(context, model, gpus_per_node),
     }
-    return Parallel(**{**carried(spec, Parallel), **resolved})
+    parallel = Parallel(**{**carried(spec, Parallel), **resolved})
+    context.require(expert_parallel(model, parallel))
+    return parallel
 
 
 def _pipeline(context: Context, model: Transformer, parallel: Parallel, training: Training) -> Pipeline:

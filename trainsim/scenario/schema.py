@@ -21,6 +21,7 @@ from trainsim.scenario.fields import (
     as_tuple,
     repeated,
 )
+from trainsim.scenario.routing_section import RoutingSpec
 from trainsim.scenario.sharding_section import ShardingSection, no_sharding
 
 
@@ -194,23 +195,6 @@ Recompute = Annotated[
     Annotated[RecomputeMode, Tag("<name>")] | Annotated[RecomputeSpec, Tag("<mapping>")],
     Discriminator(_name_or_mapping),
 ]
-
-
-class ImbalanceSpec(ScenarioSection):
-    """How unevenly a router fills experts: Zipf's law (the k-th most popular expert gets 1/k^zipf), or shares."""
-
-    zipf: NotNegative | float | None = None
-    seed: NotNegative = 0
-    loads: Annotated[tuple[float, ...] | None, BeforeValidator(as_tuple)] = None
-
-
-class RoutingSpec(ScenarioSection):
-    """How tokens get to their experts."""
-
-    dispatcher: Literal["alltoall", "allgather", "deepep", "hybridep"] | None = None
-    capacity_factor: Factor | None = None
-    imbalance: ImbalanceSpec | None = None
-    shared_overlap: bool = False
 
 
 class TrainingSpec(ScenarioSection):

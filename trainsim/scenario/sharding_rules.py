@@ -43,7 +43,7 @@ def _broken(spec: ShardingSpec, job: Job) -> Iterator[Rule]:
     yield from ((fault, NotBuilt) for fault in _offload(spec, job))
     yield from ((fault, InvalidPlan) for rule in (_kept, _updates, _chunks, _groups) for fault in rule(job))
     yield from ((fault, InvalidPlan) for fault in _options(spec, job))
-    yield from ((fault, NotBuilt) for fault in _schedule(job))
+    yield from ((fault, NotBuilt) for rule in (_schedule, _experts) for fault in rule(job))
     yield from ((Fault(f"sharding.{key}", reason), InvalidPlan) for key, reason in _refused(job))
 
 
@@ -85,6 +85,18 @@ def _chunks(job: Job) -> Iterator[Fault]:
         key = "chunks" if facts(job.pipeline.schedule).chunks is None else "schedule"
         reason = f"{strategy} exchanges beside passes through the whole model, which pp=1 does not cut into {chunks}"
         yield Fault(f"pipeline.{key}", f"{reason} chunks; schedule: 1f1b with chunks: 1 would work")
+
+
+def _experts(job: Job) -> Iterator[Fault]:
+    """Experts that fewer ranks hold than the layers around them."""
+    if not job.experts_apart:
+        return
+    if not strategies[job.sharding.strategy].experts_apart:
+        able = [name for name in strategies if strategies[name].experts_apart]
+        degrees = f"ep {job.parallel.ep} and etp {job.parallel.etp}"
+        yield Fault("sharding.strategy", f"not simulated yet with experts on fewer ranks ({degrees}); {_and(able)}")
+    if job.sharding.offload.any:
+        yield Fault(OFFLOAD, "not simulated yet with experts that fewer ranks hold; leave it out, or ep: 1")
 
 
 def _groups(job: Job) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
+from trainsim.scenario.routing import resolve_routing
 from trainsim.scenario.schema import RecomputeSpec
 from trainsim.scenario.tensor_parallel import tensor_overlap
 
@@ -26,20 +27,10 @@ def resolve_training(
 ) -> Training:
     """Batches that divide, and what the framework does where the scenario does not say."""
     spec = context.spec.training
-    sequence_length = spec.sequence_length or _sequence_length(context, model)
-    _note_length(context, sequence_length)
-    learned = model.positions == "learned"
-    context.require(
-        checks.positions(sequence_length=sequence_length, learned=learned, max_positions=model.max_positions)
-    )
-    context.require(checks.sequences(sequence_length=sequence_length, cp=parallel.cp))
     missing = checks.units(precision=spec.precision, known=cluster.gpu.flops, gpu=cluster.gpu.name)
     context.require(missing, ScenarioError)
-    global_batch = spec.global_batch or _global_batch(context, parallel)
-    context.require(checks.batches(global_batch=global_batch, micro_batch=spec.micro_batch, dp=parallel.dp))
-    microbatches = global_batch // (spec.micro_batch * parallel.dp)
-    reason = f"{global_batch} sequences / (micro_batch {spec.micro_batch} x dp {parallel.dp})"
-    context.derived("training.microbatches", microbatches, reason)
+    sequence_length = _sequence_length(context, model, parallel)
+    global_batch = _global_batch(context, parallel)
     mode, layers = _recompute(spec.recompute)
     if layers and mode != "full":
         context.require(checks.Fault("training.recompute", "layers can be given with mode: full only"))
@@ -47,7 +38,7 @@ def resolve_training(
         sequence_length=sequence_length,
         micro_batch=spec.micro_batch,
         global_batch=global_batch,
-        microbatches=microbatches,
+        microbatches=global_batch // (spec.micro_batch * parallel.dp),
         precision=spec.precision,
         gradient_bytes=_gradient_bytes(context, framework),
         accumulation_dtype=_accumulation(context),
@@ -56,13 +47,22 @@ def resolve_training(
         recompute_layers=layers,
         attention=_attention(context, framework),
         tp_overlap=tensor_overlap(context, framework, parallel),
+        routing=resolve_routing(context, model),
+        moe_overlap=spec.moe_overlap,
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
     )
 
 
-def _sequence_length(context: Context, model: Transformer) -> int:
-    length = usual_length(model)
-    context.derived("training.sequence_length", length, "not given")
+def _sequence_length(context: Context, model: Transformer, parallel: Parallel) -> int:
+    """Tokens of a sequence, as many as the model has positions for and the ranks can cut."""
+    length = context.spec.training.sequence_length
+    if length is None:
+        length = usual_length(model)
+        context.derived("training.sequence_length", length, "not given")
+    _note_length(context, length)
+    learned = model.positions == "learned"
+    context.require(checks.positions(sequence_length=length, learned=learned, max_positions=model.max_positions))
+    context.require(checks.sequences(sequence_length=length, cp=parallel.cp))
     return length
 
 
@@ -80,11 +80,16 @@ def usual_length(model: Transformer) -> int:
 
 
 def _global_batch(context: Context, parallel: Parallel) -> int:
-    accumulation = MICROBATCHES_PER_STAGE * parallel.pp if parallel.pp > 1 else 1
-    micro_batch = context.spec.training.micro_batch
-    batch = micro_batch * parallel.dp * accumulation
-    reason = f"not given: micro_batch {micro_batch} x dp {parallel.dp} x {accumulation} micro-batches"
-    context.derived("training.global_batch", batch, reason)
+    """Sequences of a step, which divide into microbatches."""
+    batch, micro_batch = context.spec.training.global_batch, context.spec.training.micro_batch
+    if batch is None:
+        accumulation = MICROBATCHES_PER_STAGE * parallel.pp if parallel.pp > 1 else 1
+        batch = micro_batch * parallel.dp * accumulation
+        reason = f"not given: micro_batch {micro_batch} x dp {parallel.dp} x {accumulation} micro-batches"
+        context.derived("training.global_batch", batch, reason)
+    context.require(checks.batches(global_batch=batch, micro_batch=micro_batch, dp=parallel.dp))
+    reason = f"{batch} sequences / (micro_batch {micro_batch} x dp {parallel.dp})"
+    context.derived("training.microbatches", batch // (micro_batch * parallel.dp), reason)
     return batch
 
 

@@ -23,4 +23,4 @@ def ddp(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     )
 
 
-strategies.register("ddp")(Strategy(plan=ddp, title="DDP", options=(REDUCE_BUCKET,)))
+strategies.register("ddp")(Strategy(plan=ddp, title="DDP", experts_apart=True, options=(REDUCE_BUCKET,)))

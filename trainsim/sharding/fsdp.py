@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trainsim.contracts.groups import ALONE, Queue
+from trainsim.contracts.groups import ALONE, EXPERT_REPLICAS, REPLICAS, Group, Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
@@ -58,7 +58,12 @@ def sharded(job: Job, groups: Sequence[ParameterGroup], *, size: int) -> Shardin
         if not job.sharding.overlap:
             plan = {role: in_turn(beside) for role, beside in plan.items()}
         sharding = ShardingPlan(reductions=((),), flights=plan)
-    return replace(sharding, shards={group.name: Shards.of_all(size) for group in groups})
+    return replace(sharding, shards={group.name: Shards.of_all(_size(job, group, size)) for group in groups})
+
+
+def _size(job: Job, group: ParameterGroup, size: int) -> int:
+    """Ranks that share the states of *group*, where *size* replicas share those of all layers."""
+    return size if group.over == REPLICAS else group.replicas
 
 
 def _in_pipeline(job: Job, groups: Sequence[ParameterGroup], size: int) -> ShardingPlan:
@@ -80,7 +85,12 @@ def _once(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bu
     per_element = job.training.number_bytes
     for after, elements in enumerate(group.chunks[chunk].parts):
         if elements:
-            yield Bucket("all_gather", elements * per_element, after, within(job, size), group.name)
+            yield Bucket("all_gather", elements * per_element, after, _over(job, group, size), group.name)
+
+
+def _over(job: Job, group: ParameterGroup, size: int) -> Group:
+    """Those ranks."""
+    return within(job, size) if group.over == REPLICAS else group.over
 
 
 def _burst(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:
@@ -88,7 +98,7 @@ def _burst(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[B
     for after, elements in enumerate(group.chunks[chunk].parts):
         nbytes = float(elements * job.training.gradient_bytes)
         if elements:
-            yield Bucket("reduce_scatter", nbytes, after, within(job, size), group.name)
+            yield Bucket("reduce_scatter", nbytes, after, _over(job, group, size), group.name)
         if elements and size < replicas(job):
             yield Bucket("all_reduce", nbytes / size, after, across(size), group.name)
 
@@ -142,6 +152,14 @@ class _UnitPass:
     def reduces(self) -> bool:
         return self.role.last or SYNC.of(self.job) != "last"
 
+    def _ranks(self, unit: FsdpUnit) -> int:
+        """Ranks that share a unit."""
+        return self.job.parallel.edp if unit.experts else self.size
+
+    def _among(self, unit: FsdpUnit, ranks: int) -> Group:
+        """So many of those who share a unit."""
+        return EXPERT_REPLICAS if unit.experts else within(self.job, ranks)
+
     def _full(self, unit: FsdpUnit) -> float:
         return float(self.job.training.number_bytes * unit.elements)
 
@@ -153,12 +171,12 @@ class _UnitPass:
         if self.keeps and SYNC.of(self.job) == "last" and not self.role.first:
             return ()
         issued = PassMoment(unit.first) if unit.root else PassMoment(unit.first + 1)
-        return (self._gathering(unit, issued, PassMoment(unit.first), self.size),)
+        return (self._gathering(unit, issued, PassMoment(unit.first), self._ranks(unit)),)
 
     def _gathering(self, unit: FsdpUnit, issued: PassMoment, needed: PassMoment, ranks: int) -> Flight:
         held = Hold("buffers" if self.copies else "gathered", self._full(unit))
         moved = FlightStep("host_in", MASTER * unit.elements / ranks, ALONE)
-        steps = (FlightStep("all_gather", self._full(unit), within(self.job, ranks)),)
+        steps = (FlightStep("all_gather", self._full(unit), self._among(unit, ranks)),)
         if ranks == 1:  # nobody to gather from: only a copy in the precision of the passes
             steps = (FlightStep("traffic", MASTER * unit.elements + self._full(unit)),)
         return Flight(
@@ -180,7 +198,8 @@ class _UnitPass:
         here = PassMoment(unit.first)
         when = {"pre": PassMoment(unit.first - 1), "post": PassMoment(unit.first - 1, after=True), "none": here}
         issued = when[BACKWARD_PREFETCH.of(self.job) or "pre"]
-        return (self._gathering(unit, issued, here, self.between),)
+        between = self._ranks(unit) if unit.experts else self.between
+        return (self._gathering(unit, issued, here, between),)
 
     def _reduce(self, unit: FsdpUnit) -> Iterator[Flight]:
         if not self.reduces or not unit.trained:
@@ -189,9 +208,10 @@ class _UnitPass:
         done = PassMoment(unit.first, after=True)
         late = PassMoment(unit.first + 1, after=True) if self.copies and unit.first < top else None
         held = Hold("buffers", nbytes)
-        copied = (FlightStep("host_out", MASTER * unit.trained / self.size, ALONE),) if self.away else ()
-        name, whole_group = f"reduce {unit.name}", self.size == replicas(self.job)
-        scatter = (FlightStep("reduce_scatter", nbytes, within(self.job, self.size)),) if self.size > 1 else ()
+        size = self._ranks(unit)
+        copied = (FlightStep("host_out", MASTER * unit.trained / size, ALONE),) if self.away else ()
+        name, whole_group = f"reduce {unit.name}", unit.experts or size == replicas(self.job)
+        scatter = (FlightStep("reduce_scatter", nbytes, self._among(unit, size)),) if size > 1 else ()
         steps = (*scatter, *(copied if whole_group else ()))
         if steps:
             yield Flight(name, steps, done, late, (held,), (Hold("buffers", -nbytes),))
@@ -254,6 +274,8 @@ def refuses(job: Job) -> Iterator[Refusal]:
         yield Refusal(
             "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
         )
+    if job.experts_apart and size is not None and size > 1:
+        yield Refusal("reshard_after_forward", "a number is not simulated yet with experts that fewer ranks hold")
     if job.parallel.pp > 1 and SYNC.of(job):
         yield Refusal("sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out")
     if job.framework.family == "megatron" and job.parallel.pp > 1:
@@ -283,6 +305,7 @@ FSDP = Strategy(
     options=(RESHARD, BACKWARD_PREFETCH, SYNC),
     offloads=frozenset({"optimizer", "parameters"}),
     moves_together=True,
+    experts_apart=True,
     framework="pytorch-fsdp2",
     summed_by=summed_by,
     refuses=refuses,

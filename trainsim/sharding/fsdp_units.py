@@ -1,5 +1,6 @@
 """
-What fully sharded data parallelism gathers and reduces together: a transformer block, and the rest as the root.
+What fully sharded data parallelism gathers and reduces together: a transformer block, and the rest as the root. Experts
+that other ranks hold than the layer around them are units of their own, over their own ranks.
 """
 
 from __future__ import annotations
@@ -7,17 +8,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainsim.contracts.job import Job
+from trainsim.models.layer_kind import layer_parameters
 from trainsim.sharding.tensorwise import whole
 
 
 class FsdpUnit(NamedTuple):
     """Parameters that are gathered together, from part ``first`` of a forward to part ``last``, and those of them whose
-    gradients are reduced together."""
+    gradients are reduced together. ``experts``: those of a layer that other ranks hold than the rest of it."""
 
     first: int
     last: int
     elements: int
     trained: int
+    experts: bool = False
 
     @property
     def root(self) -> bool:
@@ -26,7 +29,9 @@ class FsdpUnit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """``root`` or ``unit 3``."""
+        """``root``, ``unit 3`` or ``experts 3``."""
+        if self.experts:
+            return f"experts {self.first}"
         return "root" if self.root else f"unit {self.first}"
 
 
@@ -36,7 +41,11 @@ def units(job: Job) -> list[FsdpUnit]:
     FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
     """
     whole_model = whole(job)
-    held, trained = whole_model.held_by_part, whole_model.trained_by_part
+    apart = _apart(job)
+    held, trained = (
+        {part: count - apart.get(part, (0, 0))[0] for part, count in counts.items()}
+        for counts in (whole_model.held_by_part, whole_model.trained_by_part)
+    )
 
     def unit(first: int, last: int) -> FsdpUnit:
         unit_parts = {first, last}
@@ -44,4 +53,20 @@ def units(job: Job) -> list[FsdpUnit]:
         flat = job.framework.communication.fsdp == "fsdp1"
         return FsdpUnit(first, last, elements, elements if some and flat else some)
 
-    return [unit(whole_model.last, 0), *(unit(k, k) for k in range(whole_model.last - 1, 0, -1))]
+    layers = (unit(k, k) for k in range(whole_model.last - 1, 0, -1))
+    experts = {k: FsdpUnit(k, k, here, here, experts=True) for k, (_, here) in apart.items() if here}
+    return [unit(whole_model.last, 0), *(u for layer in layers for u in (layer, experts.get(layer.first)) if u)]
+
+
+def _apart(job: Job) -> dict[int, tuple[int, int]]:
+    """Parameters of experts that other ranks hold than the layers around them, by part: of all, and of this rank's."""
+    if not job.experts_apart:
+        return {}
+    degrees, layers = job.parallel, job.model.layers
+    return {
+        layers - k: (
+            layer_parameters(kind, degrees.tp).experts,
+            layer_parameters(kind, degrees.tp, ep=degrees.ep, etp=degrees.etp).experts,
+        )
+        for k, kind in enumerate(job.model.kinds)
+    }

@@ -28,6 +28,7 @@ strategies.register("hsdp")(
         FSDP,
         plan=hsdp,
         title="HSDP",
+        experts_apart=False,
         saves_more_than=frozenset(),
         options=(*FSDP.options, SHARD_SIZE),
         brings=of_a_node,

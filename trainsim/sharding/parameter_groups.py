@@ -14,7 +14,7 @@ from typing import NamedTuple
 from trainsim.contracts.groups import REPLICAS, Group
 from trainsim.models.matrices import Tensors
 
-DENSE, ADAPTERS, FROZEN = "dense", "adapters", "frozen"
+DENSE, EXPERTS, ADAPTERS, FROZEN = "dense", "experts", "adapters", "frozen"
 
 
 class ChunkParameters(NamedTuple):
@@ -32,6 +32,15 @@ class ChunkParameters(NamedTuple):
     @property
     def total(self) -> int:
         return sum(self.parts)
+
+    def plus(self, other: ChunkParameters) -> ChunkParameters:
+        """Both together, part by part.
+
+        >>> ChunkParameters(1, (2, 3), 4).plus(ChunkParameters(0, (10, 0), 0))
+        ChunkParameters(head=1, layers=(12, 3), embedding=4)
+        """
+        layers = tuple(a + b for a, b in zip(self.layers, other.layers, strict=True))
+        return ChunkParameters(self.head + other.head, layers, self.embedding + other.embedding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,8 @@ def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup, overlapped
 
 def refuses(job: Job) -> Iterator[Refusal]:
     """What a distributed optimizer does not go together with."""
+    if job.experts_apart and INSTANCES.of(job) > 1:
+        yield Refusal("instances", "not simulated yet with experts that fewer ranks hold; leave it out")
     if replicas(job) % INSTANCES.of(job):
         yield Refusal("instances", f"{replicas(job)} replicas do not divide into {INSTANCES.of(job)} groups")
 
@@ -83,6 +85,7 @@ strategies.register("zero1")(
     Strategy(
         plan=zero1,
         title="ZeRO-1",
+        experts_apart=True,
         shares=frozenset({"optimizer"}),
         saves_more_than=frozenset({"ddp"}),
         options=(REDUCE_BUCKET, INSTANCES),

@@ -21,7 +21,7 @@ CAUSES: Mapping[str, Change] = {
 WORDS = {
     "imbalance": "stages slower than the mean",
     "messages": "messages between stages",
-    "communication": "tensor and data parallelism, offload",
+    "communication": "collectives of layers and of gradients, offload",
     "stragglers": "slow or delayed (what_if)",
     "schedule": "filling and draining",
     "interaction": "several of these at once",
