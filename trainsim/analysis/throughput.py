@@ -49,4 +49,6 @@ def throughput(job: Job, step: float) -> Throughput:
 def _repeated(job: Job) -> str:
     """What is really computed again: a fused attention keeps no scores that selective recomputation could drop."""
     training = job.training
-    return "none" if training.recompute == "selective" and training.attention != "eager" else training.recompute
+    modules = training.recompute_modules or ("core_attn",)
+    scores = training.attention == "eager" and "core_attn" in modules
+    return "none" if training.recompute == "selective" and not scores else training.recompute

@@ -117,6 +117,7 @@ class Training:
     accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
     optimizer: Optimizer = field(default_factory=partial(load_optimizer, "adam"))
     recompute: str = "none"  # none | selective | full
+    recompute_modules: tuple[str, ...] = ()  # of selective recomputation; (): the framework's
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async

@@ -117,6 +117,7 @@ class Style:
     loss_bytes_per_logit: float
     saved: Saved
     selective: str = "attention"
+    recompute_modules: tuple[str, ...] = ()  # what selective recomputation does again; (): as the framework's rule says
     weight_gradients: str = "temporary"
     accumulates: bool = True
     accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own

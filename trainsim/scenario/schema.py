@@ -184,10 +184,11 @@ class PipelineSpec(ScenarioSection):
 
 
 class RecomputeSpec(ScenarioSection):
-    """Recompute of a part of a stage: ``layers`` of each virtual stage."""
+    """Recompute of a part of a stage: ``layers`` of each virtual stage, or ``modules`` of every layer."""
 
     mode: Literal["none", "selective", "full"]
     layers: Size | None = None
+    modules: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
 
 
 RecomputeMode = Literal["none", "selective", "full"]

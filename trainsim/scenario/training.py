@@ -7,6 +7,7 @@ from trainsim.documents.origin import value_at
 from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
+from trainsim.models.recompute_modules import recompute_modules
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
@@ -31,9 +32,7 @@ def resolve_training(
     context.require(missing, ScenarioError)
     sequence_length = _sequence_length(context, model, parallel)
     global_batch = _global_batch(context, parallel)
-    mode, layers = _recompute(spec.recompute)
-    if layers and mode != "full":
-        context.require(checks.Fault("training.recompute", "layers can be given with mode: full only"))
+    mode, layers, modules = _recompute(context)
     return Training(
         sequence_length=sequence_length,
         micro_batch=spec.micro_batch,
@@ -45,6 +44,7 @@ def resolve_training(
         optimizer=find_optimizer(context),
         recompute=mode,
         recompute_layers=layers,
+        recompute_modules=modules,
         attention=_attention(context, framework),
         tp_overlap=tensor_overlap(context, framework, parallel),
         routing=resolve_routing(context, model),
@@ -93,8 +93,17 @@ def _global_batch(context: Context, parallel: Parallel) -> int:
     return batch
 
 
-def _recompute(spec: str | RecomputeSpec) -> tuple[str, int | None]:
-    return (spec.mode, spec.layers) if isinstance(spec, RecomputeSpec) else (spec, None)
+def _recompute(context: Context) -> tuple[str, int | None, tuple[str, ...]]:
+    """The mode, and the layers or modules that it is about."""
+    spec, key = context.spec.training.recompute, "training.recompute"
+    if not isinstance(spec, RecomputeSpec):
+        return spec, None, ()
+    if spec.layers and spec.mode != "full":
+        context.require(checks.Fault(key, "layers can be given with mode: full only"))
+    if spec.modules and spec.mode != "selective":
+        context.require(checks.Fault(key, "modules can be given with mode: selective only"))
+    with context.at(f"{key}.modules"):
+        return spec.mode, spec.layers, tuple(map(recompute_modules.canonical, spec.modules))
 
 
 def _attention(context: Context, framework: Framework) -> str:

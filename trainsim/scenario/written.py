@@ -56,11 +56,12 @@ def _plain(value: Any) -> Any:
 def _training(context: Context, job: Job) -> dict[str, Any]:
     """What the job keeps in another form than the scenario."""
     spec, training = context.spec.training, job.training
-    partly = training.recompute_layers is not None
+    some = {"layers": training.recompute_layers, "modules": list(training.recompute_modules)}
+    parts = {key: value for key, value in some.items() if value}
     return {
         "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
         "loss_scaling": spec.loss_scaling,
-        "recompute": {"mode": "full", "layers": training.recompute_layers} if partly else training.recompute,
+        "recompute": {"mode": training.recompute, **parts} if parts else training.recompute,
     }
 
 
