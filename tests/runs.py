@@ -50,7 +50,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         allocation=Allocation(), parallel=SimpleNamespace(ranks=trace.ranks),
         training=SimpleNamespace(
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
-            attention="flash2",
+            attention="flash2", recompute_modules=(),
         ),
     )  # fmt: skip
     parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}

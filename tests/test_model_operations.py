@@ -255,7 +255,6 @@ def test_a_window_makes_a_long_sequence_quicker() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model__moe": {"experts": 4}}, "mixture of experts"),
         ({"model": "qwen3-next-80b-a3b"}, "not simulated"),
         ({"model__chunk": 128, "pipeline__schedule": "seq1f1b"}, "chunks of the sequence"),
         ({"model__mtp_layers": 1, "pipeline__vocabulary_parallel": True}, "mtp_layers"),
