@@ -137,7 +137,7 @@ def _t5(config: Config) -> Values:
         written = config.get("feed_forward_proj")
         raise ScenarioError(f"{config.path}: feed_forward_proj is {written!r}; relu and gated-gelu are simulated")
     return {
-        "layers": encoder + (config.get("num_decoder_layers") or encoder),
+        "layers": encoder + (config.size("num_decoder_layers") if config.get("num_decoder_layers") else encoder),
         "encoder_layers": encoder,
         "kv_heads": config.size("num_attention_heads"),
         "gated_mlp": gate == "gated",
