@@ -51,6 +51,8 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         training=SimpleNamespace(
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
             attention="flash2", recompute_modules=(),
+        decoder_length=None,
+        document=0,
         ),
     )  # fmt: skip
     parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}

@@ -16,10 +16,10 @@ from trainsim.models.calls import modules
 from trainsim.models.counts import megatron_flops, parameters_per_rank
 from trainsim.models.hugging_face import classes
 from trainsim.models.known import model_names
-from trainsim.models.layer_kind import counted, layer_parameters
+from trainsim.models.layer_kind import QK_NORMS, counted, layer_parameters
 from trainsim.models.matrices import expert_tensors, tensors
 from trainsim.models.reading import load_model, transformer
-from trainsim.models.transformer import Transformer
+from trainsim.models.transformer import BIASES, NORMS, Transformer
 
 DATA = Path(__file__).parent / "data"
 CASES = [json.loads(line) for line in (DATA / "hugging_face_configs.jsonl").read_text().splitlines()]
@@ -251,3 +251,52 @@ def test_published_sizes(name: str, billions: float) -> None:
 )
 def test_published_active_sizes(name: str, billions: float) -> None:
     assert load_model(name).active_parameters / 1e9 == pytest.approx(billions, rel=0.03)
+
+
+FAMILIES = ("gpt", "llama", "gemma2", "falcon", "deepseek", "gpt-oss", "phi", "olmo2", "mpt")
+SWITCHED = ("norm_bias", "tied_embeddings", "head_bias", "final_norm", "attention_sinks")
+MIXTURES = st.fixed_dictionaries(
+    {"experts": st.integers(2, 9), "top_k": st.integers(1, 2), "expert_ffn_hidden": st.integers(1, 64)},
+    optional={
+        "shared_experts": st.integers(0, 2),
+        "shared_gate": st.booleans(),
+        "first_dense": st.integers(0, 1),
+    },
+)
+SIZES = st.fixed_dictionaries(
+    {
+        "layers": st.sampled_from([2, 4, 6]),
+        "hidden": st.sampled_from([64, 96]),
+        "heads": st.sampled_from([2, 4]),
+        "vocab": st.just(100),
+    },
+    optional={
+        "family": st.sampled_from(FAMILIES),
+        "kv_heads": st.sampled_from([1, 2]),
+        "ffn_hidden": st.integers(1, 300),
+        "biases": st.sampled_from(BIASES),
+        "qk_norm": st.sampled_from(QK_NORMS),
+        "norm": st.sampled_from(NORMS),
+        **{key: st.booleans() for key in SWITCHED},
+        "rotary_share": st.floats(0.01, 1.0),
+        "embedding_size": st.integers(1, 64),
+        "window": st.integers(1, 100),
+        "mtp_layers": st.integers(0, 2),
+        "moe": MIXTURES,
+    },
+)
+
+
+@given(SIZES)
+@settings(deadline=None, max_examples=150)
+def test_any_model_is_read_back_and_adds_up(sizes: dict[str, Any]) -> None:
+    model = transformer(sizes)
+    assert transformer(model.to_dict()) == model
+    assert sum(modules(model, padded_vocab=model.vocab).sizes) == model.parameters
+    dense = tensors(model, 1, model.kinds, embedding=True, head=True, vocab=model.vocab).total
+    kinds = model.kinds + model.kinds[-1:] * model.mtp_layers
+    assert dense + expert_tensors(kinds, 1).total == model.parameters
+    assert parameters_per_rank(model, 1, model.kinds, embedding=True, head=True, padded_vocab=100) == model.parameters
+    assert 0 < model.active_parameters <= model.parameters
+    half, full = (model.flops_forward(sequence_length=64, causal=causal) for causal in (True, False))
+    assert 0 < half < full

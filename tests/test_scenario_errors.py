@@ -186,7 +186,10 @@ def test_what_is_not_built_says_what_is(text: str, tmp_path: Path) -> None:
         Scenario.load(file).resolve()
 
 
-@pytest.mark.parametrize("part", ["encoder_layers: 1"])
+LINEAR = "linear_attention: {key_heads: 2, value_heads: 2, key_head_dim: 8, value_head_dim: 8}"
+
+
+@pytest.mark.parametrize("part", [LINEAR])
 def test_models_that_are_not_built(part: str) -> None:
     data = read_text(f"model: {{layers: 2, hidden: 64, heads: 2, vocab: 99, {part}}}\n", file="m").data
     with pytest.raises(NotBuilt):

@@ -33,9 +33,10 @@ class Throughput:
 def throughput(job: Job, step: float) -> Throughput:
     """Rates of a step that takes *step* seconds."""
     training, ranks = job.training, job.parallel.ranks
-    size = {"sequence_length": training.sequence_length, "batch": training.global_batch}
+    size = {"sequence_length": training.sequence_length, "batch": training.global_batch, "document": training.document}
+    size |= {"decoder_length": training.decoder_length} if training.decoder_length else {}
     samples = training.global_batch / step
-    tokens = samples * training.sequence_length
+    tokens = samples * (training.sequence_length + (training.decoder_length or 0))
     return Throughput(
         tokens_per_s=tokens,
         tokens_per_s_per_gpu=tokens / ranks,

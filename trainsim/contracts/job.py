@@ -123,6 +123,8 @@ class Training:
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
+    decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it
+    document: int = 0  # tokens that a token's document has on average; 0: attention does not stay in documents
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
 
     @property

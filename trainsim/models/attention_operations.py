@@ -61,11 +61,11 @@ def _kernels(make: LocalLayer, direction: str) -> Iterator[Attention]:
         direction=direction,
         value_dim=None if kind.mla is None else kind.value_dim,
     )
+    if shape.document and make.style.causal_skip:
+        whole = replace(whole, keys=min(shape.keys, shape.document))
     if not skips:
         yield whole
         return
-    if shape.document:
-        whole = replace(whole, keys=min(shape.keys, shape.document))
     if kind.window is not None and kind.window < whole.keys:
         whole = replace(whole, window=kind.window)
     if kind.chunk is not None and kind.chunk < whole.keys:

@@ -5,6 +5,7 @@ Parameters of one rank, and the FLOPs by which training runs are reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from trainsim.errors import UnknownName
 from trainsim.models.layer_kind import LayerKind, counted, layer_parameters_per_rank
@@ -57,13 +58,22 @@ def _padded(model: Transformer, tp: int) -> int:
     return padded_vocab(model.vocab, tp)
 
 
-def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, recompute: str) -> float:
+def megatron_flops(
+    model: Transformer,
+    *,
+    sequence_length: int,
+    batch: int,
+    recompute: str,
+    decoder_length: int | None = None,
+    document: int = 0,
+) -> float:
     """FLOP of a step as Megatron-LM reports them: 96 B s l h^2 (1 + s/6h + V/16lh) with full recomputation.
 
     That is four passes over the layers (three without recomputation: 72 B s l h^2 (1 + s/6h + V/12lh)) and three over
     the logits; selective recomputation repeats the two attention products. For models that are not GPT the same
     passes over their own matrices. Under adapters frozen matrices have no gradient of their own: two passes over
-    them, three over the scores and over the adapters. Source: Narayanan et al., SC21 (arXiv 2104.04473), section 5.1.
+    them, three over the scores and over the adapters. Where attention stays in documents, a token's has *document*
+    tokens on average. Source: Narayanan et al., SC21 (arXiv 2104.04473), section 5.1.
     BLOOM's 105.22 s on 384 GPUs are its log's 149.02 TFLOP/s:
 
     >>> from trainsim.models.reading import load_model
@@ -73,28 +83,45 @@ def megatron_flops(model: Transformer, *, sequence_length: int, batch: int, reco
     """
     if recompute not in RECOMPUTE:
         raise UnknownName("kind of recomputation", recompute, RECOMPUTE)
-    size = {"sequence_length": sequence_length, "batch": batch}
-    layers = sum(
-        count * _layer_flops(kind, recompute=recompute, **size) for kind, count in counted(model.kinds).items()
-    )
-    passes = 3 if model.lora is None else 2
-    further = 0.0
+    far = decoder_length or sequence_length
+    layers = 0.0
+    for kind, count in counted(model.kinds).items():
+        size = {"sequence_length": far, "memory": sequence_length} if kind.cross_attention else {}
+        step = _Step(
+            **({"sequence_length": sequence_length} | size), batch=batch, document=document, recompute=recompute
+        )
+        layers += count * _layer_flops(kind, step)
+    last = far if model.encoder_layers else sequence_length
+    passes, further = 3 if model.lora is None else 2, 0.0
     if model.mtp_layers:
-        further = _layer_flops(model.kinds[-1], recompute=recompute, **size)
-        further += 4.0 * passes * batch * sequence_length * model.hidden**2
-    logits = (1 + model.mtp_layers) * model.logits_flops(**size)
+        further = _layer_flops(model.kinds[-1], _Step(last, batch, document, recompute))
+        further += 4.0 * passes * batch * last * model.hidden**2
+    logits = (1 + model.mtp_layers) * model.logits_flops(sequence_length=last, batch=batch)
     return layers + model.mtp_layers * further + passes * logits
 
 
-def _layer_flops(kind: LayerKind, *, sequence_length: int, batch: int, recompute: str) -> float:
-    """FLOP of one layer in a step; of scores twice the causal part counts: the square, or what a window leaves."""
-    local = kind.window is not None or kind.chunk is not None
-    layer = kind.flops(sequence_length=sequence_length, batch=batch)
-    scores = kind.scores_flops(sequence_length=sequence_length, batch=batch)
+class _Step(NamedTuple):
+    """What a layer works on in a step."""
+
+    sequence_length: int
+    batch: int
+    document: int
+    recompute: str
+    memory: int | None = None
+
+
+def _layer_flops(kind: LayerKind, step: _Step) -> float:
+    """FLOP of one layer in a step; of scores twice the causal part counts: the square, or what a mask leaves."""
+    s, batch = step.sequence_length, step.batch
+    part = step.document if 0 < step.document < s else s
+    local = kind.window is not None or kind.chunk is not None or part < s
+    layer = kind.flops(sequence_length=s, batch=batch, memory=step.memory)
+    scores = kind.scores_flops(sequence_length=s, batch=batch, memory=step.memory)
     if local:
         layer -= scores
-        scores = 2 * kind.scores_flops(sequence_length=sequence_length, batch=batch, causal=True)
+        once = kind.scores_flops(sequence_length=part, batch=batch, causal=True) * s / part
+        scores = (2 if kind.causal else 1) * once
         layer += scores
-    adapted = 2.0 * batch * sequence_length * adapter_tensors([kind], 1).total
-    again = {"none": 0.0, "selective": scores, "full": layer + adapted}[recompute]
+    adapted = 2.0 * batch * s * adapter_tensors([kind], 1).total
+    again = {"none": 0.0, "selective": scores, "full": layer + adapted}[step.recompute]
     return (3 * layer if kind.lora is None else 2 * layer + scores + 3 * adapted) + again

@@ -8,12 +8,13 @@ does not build (``num_nextn_predict_layers``) are not read either.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from trainsim.documents.catalogue import shipped
-from trainsim.errors import ScenarioError, nearest
+from trainsim.errors import ScenarioError, nearest, shorten
 from trainsim.models import hugging_face_mixtures, hugging_face_rules
 from trainsim.models.hugging_face_config import Config
 
@@ -40,6 +41,23 @@ ALIASES: Mapping[str, str] = {
 }
 ENDINGS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 SEEN = ("vision_config", "audio_config")
+FURTHER_TYPES = {
+    **dict.fromkeys(("layer_types", "no_rope_layers", "moe_layers"), "a list"),
+    **dict.fromkeys(("num_ln_in_parallel_attn", "num_decoder_layers", "rotary_dim"), "a whole number"),
+    **dict.fromkeys(("full_attention_interval", "sliding_window_pattern"), "a whole number"),
+    **{"attn_config": "a mapping", "attention_out_bias": "true or false"},
+}
+"""What keys are that no class has a default for."""
+FITS: Mapping[str, Callable[[Any], bool]] = {
+    "true or false": lambda value: isinstance(value, bool),
+    "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST,
+    "a number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST,
+    "a word": lambda value: isinstance(value, str),
+    "a list": lambda value: isinstance(value, list) and all(isinstance(item, int | str) for item in value),
+    "a mapping": lambda value: isinstance(value, Mapping),
+}
+"""Whether a value is what its key wants."""
+MOST = 1 << 40
 LARGEST = 1 << 22
 """Bytes of the largest file that is read."""
 
@@ -59,7 +77,9 @@ def read_config(path: Path) -> dict[str, Any]:
         values = {**values["text_config"]}
     table = classes()
     kind = _class(path, values, table)
-    config = Config(path=path, kind=kind, values=table[kind]["defaults"] | _canonical(values))
+    given = _canonical(values)
+    _check_types(path, given)
+    config = Config(path=path, kind=kind, values=table[kind]["defaults"] | given)
     mapping = {"name": _name(path), "family": table[kind]["family"], **_common(config)}
     rules = {**hugging_face_rules.RULES, **hugging_face_mixtures.RULES}
     further = rules[kind](config) if kind in rules else {}
@@ -74,6 +94,22 @@ def classes() -> dict[str, dict[str, Any]]:
     """
     data = shipped("models", "hugging_face").data
     return {key: value for key, value in data.items() if isinstance(value, dict)}
+
+
+@cache
+def _types() -> dict[str, str]:
+    """What the value of each key is, by the defaults that classes have for it."""
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a word", list: "a list"}
+    defaults = [(key, value) for table in classes().values() for key, value in table["defaults"].items()]
+    return {key: words[type(value)] for key, value in defaults if value is not None} | FURTHER_TYPES
+
+
+def _check_types(path: Path, values: Mapping[str, Any]) -> None:
+    """Every value that matters, unless it is null, is of its key's kind. Raises ScenarioError."""
+    for key, word in _types().items():
+        value = values.get(key)
+        if value is not None and not FITS[word](value):
+            raise ScenarioError(f"{path}: {key} is {shorten(value)}; it must be {word}, or null")
 
 
 def _values(path: Path) -> dict[str, Any]:

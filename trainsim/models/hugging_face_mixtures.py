@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from trainsim.errors import ScenarioError
 from trainsim.models.hugging_face_config import (
     CHUNKED,
     FULL,
@@ -97,6 +98,8 @@ def _deepseek(config: Config) -> Values:
 
 
 def _gpt_oss(config: Config) -> Values:
+    if config.values.get("attention_bias", True) is False:
+        raise ScenarioError(f"{config.path}: attention_bias: false is not simulated for {config.kind}; true is")
     return {"moe": experts(config, "intermediate_size"), **windows(config, config.types(all_but(config, 2)))}
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from trainsim.models.attention_operations import attention
 from trainsim.models.counts import megatron_flops, parameters_per_rank
+from trainsim.models.cross_attention import cross_attention
 from trainsim.models.expert_operations import mixture
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.local_layer import LocalLayer
@@ -39,6 +40,7 @@ __all__ = [
 @lru_cache(maxsize=1024)
 def layer_operations(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """One transformer layer of this *kind* in forward order: norm, attention, norm, MLP."""
+    shape = shape.in_decoder if kind.cross_attention else shape
     layer = adapted(_layer(kind, shape, style), kind, shape, style)
     if style.recompute_modules:
         return chosen(layer, kind, shape, style.recompute_modules)
@@ -57,6 +59,7 @@ def _layer(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]
         *attended,
         *after[0],
         make.residual("add1"),
+        *cross_attention(make),
         make.norm("norm2"),
         *_mlp(make),
         *after[1],
@@ -92,18 +95,31 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
     )
     widened = () if model.embedding_size is None else (make.linear("word projection", model.hidden, h, "none"),)
     operations = (lookup, *widened, *((make.norm("embedding norm"),) if model.embedding_norm else ()))
+    if model.encoder_layers and not shape.memory:
+        operations += embedding_operations(model, shape.in_decoder, style)
     return adapted(operations, model.kind, shape, style)
 
 
 @lru_cache(maxsize=1024)
 def head_operations(model: Transformer, shape: Shape, style: Style) -> tuple[Operation, ...]:
     """Final norm, logits and cross-entropy; then layers that predict tokens further on, with logits of their own."""
+    shape = shape.in_decoder if model.encoder_layers else shape
     make = LocalLayer(model.kind, shape, style)
     first = (*((make.norm("final norm"),) if model.final_norm else ()), *_logits(make, model))
+    if shape.memory:
+        first = (_encoder_norm(make), *first)
     further = adapted(first, model.kind, shape, style)
     for _ in range(model.mtp_layers):
         further += (*_further(make, model), *layer_operations(model.kinds[-1], shape, style), *first)
     return further
+
+
+def _encoder_norm(make: LocalLayer) -> Operation:
+    """The norm after the encoder, whose result all layers of the decoder look at."""
+    norm = LocalLayer(make.kind, replace(make.shape, sequence_length=make.shape.memory), make.style).norm(
+        "encoder norm"
+    )
+    return replace(norm, saved=norm.saved + norm.output)
 
 
 def _further(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:

@@ -15,12 +15,17 @@ from trainsim.models.shapes import Shape
 
 Layer = tuple[Operation, ...]
 
-CORE = ("scores", "softmax", "attention dropout", "context")
+CORE = ("scores", "softcap", "softmax", "attention dropout", "context")
 
 
 def attention(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     """Scores, softmax and dropout, where they are kept (Korthikanti et al. 2022); fused attention keeps no scores."""
-    return tuple(replace(o, dropped=o.saved, again=o.forward) if o.name in CORE else o for o in layer)
+    return tuple(replace(o, dropped=o.saved, again=o.forward) if _is_core(o) else o for o in layer)
+
+
+def _is_core(o: Operation) -> bool:
+    """Whether an operation is between scores and their products with values, of either attention."""
+    return o.name.removeprefix("cross ") in CORE
 
 
 def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
@@ -39,7 +44,8 @@ def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer
 
 def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operation:
     """*o* with what it drops and does again; *shares* of the results of products and that of attention stay."""
-    if o.name == "attention" or any(isinstance(step, Exchange | Under) for step in o.forward):
+    exchanges = any(isinstance(step, Exchange | Under) for step in o.forward)
+    if o.name.removeprefix("cross ") == "attention" or exchanges:
         return o
     if o.name == "proj":  # its input is the result of attention
         return replace(o, dropped=o.saved - result, again=o.forward)

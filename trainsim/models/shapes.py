@@ -4,7 +4,7 @@ What one rank works on, and which kernels its framework runs for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainsim.frameworks import Framework
 from trainsim.frameworks.kept import Saved
@@ -53,6 +53,8 @@ class Shape:
     ulysses: int = 1
     context: int = 0
     seen: int | None = None  # tokens that attention looks at, where they are not the sequence's own
+    decoder_length: int | None = None  # tokens in the decoder, where the others are an encoder's
+    memory: int = 0  # in a decoder: tokens of the encoder's result
     document: int = 0  # tokens that a token's document has on average, if attention stays in documents
     sequence_parallel: bool = False
     precision: str = "bf16"
@@ -62,6 +64,12 @@ class Shape:
     def queries(self) -> int:
         """Positions of the sequence on this rank."""
         return self.sequence_length // self.cp
+
+    @property
+    def in_decoder(self) -> Shape:
+        """What a rank works on in the decoder behind an encoder of this shape."""
+        length = self.decoder_length or self.sequence_length
+        return replace(self, sequence_length=length, memory=self.sequence_length)
 
     @property
     def keys(self) -> int:

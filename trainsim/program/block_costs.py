@@ -116,7 +116,8 @@ class Blocks:
         """
         training, parallel = self.job.training, self.job.parallel
         slices = slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
-        tokens = training.micro_batch * training.sequence_length / parallel.cp / slices
+        length = (kind.cross_attention and training.decoder_length) or training.sequence_length
+        tokens = training.micro_batch * length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
         seen = max(1, kind.kv_heads // parallel.tp) * (kind.query_dim + kind.value_dim) if slices > 1 else 0
         return tokens * (kind.hidden / share + seen) * training.number_bytes

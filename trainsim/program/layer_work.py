@@ -5,7 +5,9 @@ How a job runs its layers: what a rank works on, with which kernels, and how man
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.models.layer_kind import LayerKind
@@ -14,6 +16,13 @@ from trainsim.models.operations import works
 from trainsim.program.states import gradient_bytes
 from trainsim.schedules.lookup import slices_of
 from trainsim.sharding import strategies
+
+PLAIN: Mapping[str, Any] = {
+    **dict.fromkeys(("lora", "moe", "mla", "attention_softcap", "window", "chunk")),
+    **dict.fromkeys(("parallel_residual", "shared_norm", "post_norms", "cross_attention"), False),
+    "qk_norm": "none",
+}
+"""What a layer has not whose kernels a framework's profile counts."""
 
 
 def shape_of(job: Job) -> Shape:
@@ -29,6 +38,8 @@ def shape_of(job: Job) -> Shape:
         sequence_parallel=parallel.sequence_parallel,
         precision=training.precision,
         padded_vocab=job.padded_vocab,
+        decoder_length=training.decoder_length,
+        document=training.document,
     )
 
 
@@ -45,11 +56,12 @@ def style_for(job: Job) -> Style:
 
 
 def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
-    """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them: adapters,
-    experts and parts of a sequence add theirs, frozen weights need none."""
+    """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them for
+    one of a GPT or Llama: adapters, experts, parts of a sequence, vectors of latent attention, further norms and a
+    second attention add theirs, frozen weights need none."""
     out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
-    plain = replace(kind, lora=None, moe=None)
-    if kind != plain or shape.cp > 1:
+    plain = replace(kind, **PLAIN)
+    if plain != kind or shape.cp > 1:
         usual = layer_operations(plain, replace(shape, cp=1), style)
         counts = [
             Counter(
@@ -59,4 +71,15 @@ def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[s
             for operations in (layer_operations(kind, shape, style), usual)
         ]
         out = {key: max(0, number + counts[0][key] - counts[1][key]) for key, number in out.items()}
+    return out
+
+
+def head_launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
+    """Kernels that the host launches for the head: as many as for a plain layer, and those of layers that predict
+    tokens further on."""
+    kind = replace(job.model.kind, **{key: value for key, value in PLAIN.items() if key != "lora"})
+    out = launches_of(job, kind, replace(shape, cp=1), style)
+    if job.model.mtp_layers:
+        further = launches_of(job, job.model.kinds[-1], shape, style)
+        out = {key: number + 2 * job.model.mtp_layers * further[key] for key, number in out.items()}
     return out

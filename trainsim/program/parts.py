@@ -22,7 +22,7 @@ from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
 from trainsim.program.experts import expert_shape, loads, with_load
 from trainsim.program.holdings import Holdings
-from trainsim.program.layer_work import launches_of, shape_of, style_for
+from trainsim.program.layer_work import head_launches, launches_of, shape_of, style_for
 from trainsim.program.network import Network
 from trainsim.program.pieces import Block
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
@@ -171,9 +171,7 @@ def _uneven(parts: Parts, shape: Shape) -> tuple[Parts, ...]:
 
 def _pass_seconds(parts: Parts, stage: Stage) -> PassSeconds:
     """Seconds of the three passes through a virtual stage whose backward is split."""
-    blocks = [*parts.layer_blocks(stage)]
-    blocks += [parts.embedding] if stage.embedding else []
-    blocks += [parts.head] if stage.head else []
+    blocks = [*parts.layer_blocks(stage), *[parts.embedding] * stage.embedding, *[parts.head] * stage.head]
     return PassSeconds(
         forward=sum(block.forward_seconds for block in blocks),
         input_gradient=sum(block.input_seconds for block in blocks),
@@ -186,7 +184,7 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
     style, stages = style_for(job), virtual_stages(job)
     split = facts(job.pipeline.schedule).split
     embedding, head = embedding_operations(job.model, shape, style), head_operations(job.model, shape, style)
-    launches, vocabulary = launches_of(job, job.model.kind, replace(shape, cp=1), style), None
+    launches, vocabulary = head_launches(job, shape, style), None
     if job.pipeline.vocabulary_parallel:
         vocabulary = spread(blocks, shape, style)
         head, launches = head[:1], {"forward": 0, "backward": 0}

@@ -53,6 +53,12 @@ def _model(model: Mapping[str, Any]) -> str:
     if model["kv_heads"] != model["heads"]:
         heads += f" ({model['kv_heads']} of keys and values)"
     shape = f"{model['layers']} layers, hidden {model['hidden']}, {heads}, ffn {model['ffn_hidden']}"
+    if moe := model.get("moe"):
+        shape += f", {moe['experts']} experts of {moe['expert_ffn_hidden']}, {moe['top_k']} per token"
+    if "mla" in model:
+        shape += ", latent attention"
+    if "encoder_layers" in model:
+        shape += f", {model['encoder_layers']} of the layers an encoder"
     if "layer_pattern" in model:
         shape += f", layers {', '.join(model['layer_pattern'])}"
     return f"{model['name']}: {shape}, vocabulary {format_count(model['vocab'])}"

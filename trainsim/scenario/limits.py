@@ -31,7 +31,6 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
 UNSIMULATED = {
     "linear_attention": "linear attention",
     "attention_gate": "a gate on attention",
-    "encoder_layers": "an encoder",
 }
 """Parts of models whose parameters and FLOPs are counted and whose steps are not simulated yet."""
 
@@ -41,16 +40,27 @@ def model_limits(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
     for key, name in UNSIMULATED.items():
         if any(getattr(part, key, None) for part in (model, *counted(model.kinds))):
             yield Fault(f"model.{key}", f"{name} is not simulated yet; leave it out, or take a model without")
-    if any(kind.chunk is not None for kind in model.kinds):
-        if spec.parallel.cp > 1:
-            yield Fault("parallel.cp", "attention in chunks of the sequence is not simulated with it yet; leave it 1")
-        schedule = spec.pipeline.schedule or ""
-        if schedule in schedules and slices_of(schedule, spec.pipeline.group) > 1:
-            yield Fault("pipeline.schedule", "chunks of the sequence are not simulated with slices of it; 1f1b works")
+    yield from _encoder(model, spec)
     ends = {"mtp_layers": model.mtp_layers, "embedding_size": model.embedding_size, "final_norm": not model.final_norm}
     for key, given in ends.items():
         if given and spec.pipeline.vocabulary_parallel:
             yield Fault("pipeline.vocabulary_parallel", f"not simulated with the model's {key}; leave it out")
+
+
+def _encoder(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
+    """An encoder, or a sequence in parts that look at themselves only, where they cannot be cut yet."""
+    encoder, schedule = bool(model.encoder_layers), spec.pipeline.schedule or ""
+    parts = {
+        "an encoder": encoder,
+        "attention in documents": spec.training.documents is not None and spec.training.mask != "causal",
+        "attention in chunks of the sequence": any(kind.chunk is not None for kind in model.kinds),
+    }
+    sliced = schedule in schedules and slices_of(schedule, spec.pipeline.group) > 1
+    for name in (name for name, given in parts.items() if given and sliced):
+        yield Fault("pipeline.schedule", f"{name} is not simulated with slices of a sequence; 1f1b works")
+    for axis in ("pp", "cp"):
+        if encoder and getattr(spec.parallel, axis) > 1:
+            yield Fault(f"parallel.{axis}", "not simulated with an encoder yet; leave it 1 and use tp or dp")
 
 
 def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:

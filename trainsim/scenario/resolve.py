@@ -20,7 +20,7 @@ from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
-from trainsim.scenario.training import resolve_training, usual_length
+from trainsim.scenario.training import length_in, resolve_training
 from trainsim.scenario.without_effect import note_without_effect
 from trainsim.scenario.written import written_out
 from trainsim.schedules import schedules
@@ -99,7 +99,7 @@ def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: in
                 heads=kind.heads,
                 kv_heads=kind.kv_heads,
                 ffn_hidden=kind.ffn_hidden,
-                sequence_length=training.sequence_length or usual_length(model),
+                sequence_length=length_in(kind, training, model),
                 sequence_parallel=spec.sequence_parallel,
             )
         )

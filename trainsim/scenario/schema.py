@@ -12,7 +12,6 @@ from trainsim.scenario.fields import (
     Degree,
     Factor,
     Length,
-    LengthOrNone,
     NotNegative,
     Precision,
     ScenarioSection,
@@ -21,6 +20,7 @@ from trainsim.scenario.fields import (
     as_tuple,
     repeated,
 )
+from trainsim.scenario.model_section import ModelSpec
 from trainsim.scenario.routing_section import RoutingSpec
 from trainsim.scenario.sharding_section import ShardingSection, no_sharding
 
@@ -37,6 +37,10 @@ def _layout_kind(value: object) -> str | None:
     return "<list>" if isinstance(value, list | tuple) else None
 
 
+def _documents_kind(value: object) -> str | None:
+    return "<list>" if isinstance(value, list | tuple) else "<number>"
+
+
 def _printable(name: str) -> str:
     if not name.isprintable():
         raise ValueError("holds characters that cannot be printed")
@@ -47,93 +51,6 @@ Named = Annotated[
     Annotated[str, Tag("<name>")] | Annotated[dict[str, Any], Tag("<mapping>")], Discriminator(_name_or_mapping)
 ]
 """A name of the catalogue, the path of a file, or a mapping with a ``base``."""
-
-
-class MoeSpec(ScenarioSection):
-    """Mixture of experts."""
-
-    experts: Size
-    top_k: Size = 2
-    expert_ffn_hidden: Size | None = None
-    shared_experts: NotNegative = 0
-    shared_ffn_hidden: NotNegative | None = None
-    shared_gate: bool = False
-    every: Size = 1
-    first_dense: NotNegative = 0
-
-
-class MlaSpec(ScenarioSection):
-    """Multi-head latent attention."""
-
-    q_lora_rank: Size | None = None
-    kv_lora_rank: Size
-    qk_nope_head_dim: Size
-    qk_rope_head_dim: Size
-    v_head_dim: Size
-
-
-class DeltaNetSpec(ScenarioSection):
-    """A gated delta network in the place of attention."""
-
-    key_heads: Size
-    value_heads: Size
-    key_head_dim: Size
-    value_head_dim: Size
-    kernel: Size = 4
-
-
-class LoraSpec(ScenarioSection):
-    """Low-rank adapters on a frozen base model."""
-
-    rank: Size
-    targets: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ("q", "v")
-
-
-class ModelSpec(ScenarioSection):
-    """A model that is not in the catalogue; what is left out follows the family's rule."""
-
-    name: str = "model"
-    base: str | None = None
-    family: str = "gpt"
-    layers: Size | None = None
-    hidden: Size | None = None
-    heads: Size | None = None
-    kv_heads: Size | None = None
-    head_dim: Size | None = None
-    ffn_hidden: Size | None = None
-    gated_mlp: bool | None = None
-    vocab: Size | None = None
-    tied_embeddings: bool | None = None
-    positions: Literal["learned", "rotary", "alibi", "relative", "none"] | None = None
-    max_positions: LengthOrNone | None = None
-    rotary_share: Factor | None = None
-    norm: Literal["layernorm", "layernorm1p", "rmsnorm", "rmsnorm1p"] | None = None
-    norm_bias: bool | None = None
-    qk_norm: Literal["none", "head", "full", "l2"] | None = None
-    parallel_residual: bool | None = None
-    shared_norm: bool | None = None
-    post_norms: bool | None = None
-    final_norm: bool | None = None
-    activation: Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"] | None = None
-    biases: Literal["all", "qkv", "attention", "mlp", "none"] | None = None
-    head_bias: bool | None = None
-    embedding_norm: bool | None = None
-    embedding_size: Size | None = None
-    dropout: bool | None = None
-    attention_sinks: bool | None = None
-    attention_gate: bool | None = None
-    attention_softcap: Factor | None = None
-    logits_softcap: Factor | None = None
-    moe: MoeSpec | None = None
-    mla: MlaSpec | None = None
-    linear_attention: DeltaNetSpec | None = None
-    window: Size | None = None
-    chunk: Size | None = None
-    encoder_layers: NotNegative | None = None
-    mtp_layers: NotNegative | None = None
-    lora: LoraSpec | None = None
-    layer_kinds: dict[str, dict[str, Any]] | None = None
-    layer_pattern: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] | None = None
 
 
 class ClusterSpec(ScenarioSection):
@@ -198,10 +115,20 @@ Recompute = Annotated[
 ]
 
 
+Documents = Annotated[
+    Annotated[Length, Tag("<number>")]
+    | Annotated[tuple[Length, ...], BeforeValidator(as_tuple), Field(min_length=1), Tag("<list>")],
+    Discriminator(_documents_kind),
+]
+
+
 class TrainingSpec(ScenarioSection):
     """Batches, numbers and what is recomputed."""
 
     sequence_length: Length | None = None
+    decoder_length: Length | None = None
+    documents: Documents | None = None
+    mask: Literal["causal", "document"] | None = None
     micro_batch: Size = 1
     global_batch: Size | None = None
     precision: Precision = "bf16"

@@ -7,6 +7,7 @@ from trainsim.documents.origin import value_at
 from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.recompute_modules import recompute_modules
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
@@ -14,7 +15,7 @@ from trainsim.scenario.context import Context, default
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.routing import resolve_routing
-from trainsim.scenario.schema import RecomputeSpec
+from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
 from trainsim.scenario.tensor_parallel import tensor_overlap
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
@@ -35,6 +36,8 @@ def resolve_training(
     mode, layers, modules = _recompute(context)
     return Training(
         sequence_length=sequence_length,
+        decoder_length=_decoder_length(context, model, sequence_length),
+        document=_document(context, sequence_length),
         micro_batch=spec.micro_batch,
         global_batch=global_batch,
         microbatches=global_batch // (spec.micro_batch * parallel.dp),
@@ -66,6 +69,36 @@ def _sequence_length(context: Context, model: Transformer, parallel: Parallel) -
     return length
 
 
+def _decoder_length(context: Context, model: Transformer, sequence_length: int) -> int | None:
+    """Tokens in the decoder: as many as in the encoder, if there is one and nothing else is said."""
+    given = context.spec.training.decoder_length
+    if not model.encoder_layers:
+        if given is not None:
+            context.derived("training.decoder_length", given, "without effect: the model has no encoder")
+        return None
+    if given is None:
+        context.derived("training.decoder_length", sequence_length, "not given: as sequence_length")
+    return given or sequence_length
+
+
+def _document(context: Context, sequence_length: int) -> int:
+    """Tokens that a token's document has on average: the sum of squares over the sum, none longer than a sequence."""
+    spec = context.spec.training
+    if spec.documents is None:
+        if spec.mask == "document":
+            reason = "mask: document needs documents, their mean length or a list of lengths"
+            context.require(checks.Fault("training.mask", reason), ScenarioError)
+        return 0
+    if spec.mask == "causal":
+        context.derived("training.documents", str(spec.documents), "without effect: mask is causal")
+        return 0
+    given = (spec.documents,) if isinstance(spec.documents, int) else spec.documents
+    lengths = [min(length, sequence_length) for length in given]
+    length = round(sum(n * n for n in lengths) / sum(lengths))
+    context.derived("training.mask", "document", f"a token's document has {length} tokens on average")
+    return length
+
+
 def _note_length(context: Context, length: int) -> None:
     """What a length that was written with a prefix was read as."""
     written = value_at(context.data, ("training", "sequence_length"))
@@ -77,6 +110,12 @@ def _note_length(context: Context, length: int) -> None:
 def usual_length(model: Transformer) -> int:
     """Tokens of a sequence, where the scenario does not say: as many as usual, if the model has the positions."""
     return min(model.max_positions or USUAL_SEQUENCE, USUAL_SEQUENCE)
+
+
+def length_in(kind: LayerKind, spec: TrainingSpec, model: Transformer) -> int:
+    """Tokens of a sequence in a layer: a decoder behind an encoder has its own."""
+    own = spec.decoder_length if kind.cross_attention else None
+    return own or spec.sequence_length or usual_length(model)
 
 
 def _global_batch(context: Context, parallel: Parallel) -> int:
