@@ -28,7 +28,7 @@ def test_every_shipped_scenario_resolves_and_reads_back(name: str) -> None:
     scenario = Scenario.load(name)
     job = scenario.resolve()
     p, t = job.parallel, job.training
-    assert p.tp * p.pp * p.dp == job.cluster.ranks
+    assert p.ranks == p.tp * p.cp * p.pp * p.dp == job.cluster.ranks
     assert t.global_batch == t.micro_batch * p.dp * t.microbatches
     assert sum(job.pipeline.layout) == job.model.layers
     assert len(job.pipeline.layout) == p.pp * job.pipeline.chunks
