@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from trainsim.frameworks import framework_names
+from trainsim.models.context_parallel import context_parallelisms
 from trainsim.optimizers import optimizer_names
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
@@ -51,6 +52,9 @@ def document(seed: int) -> dict[str, Any]:
         out["parallel"]["sequence_parallel"] = True
     if rng.random() < 0.3:
         out["what_if"] = [_trouble(rng)]
+    if rng.random() < 0.2:
+        ways = tuple(context_parallelisms)
+        out["parallel"] |= {"cp": rng.choice((2, 2, 4)), "context_parallel": rng.choice(ways)}
     return out
 
 
