@@ -52,9 +52,9 @@ def document(seed: int) -> dict[str, Any]:
         out["parallel"]["sequence_parallel"] = True
     if rng.random() < 0.3:
         out["what_if"] = [_trouble(rng)]
-    if rng.random() < 0.2:
+    if rng.random() < 0.1:
         ways = tuple(context_parallelisms)
-        out["parallel"] |= {"cp": rng.choice((2, 2, 4)), "context_parallel": rng.choice(ways)}
+        out["parallel"] |= {"cp": rng.choice((2, 2, 2, 4)), "context_parallel": rng.choice(ways)}
     return out
 
 
