@@ -132,8 +132,19 @@ def _text(column: Column, cell: Cell, like: float | None) -> str:
         return ""
     if isinstance(cell, int | float):
         text = column.unit.format(cell, like)
-        return text.partition(" ")[0] if column.bare else text
+        return _bare(column, text, like) if column.bare else text
     return str(cell)
+
+
+def _bare(column: Column, text: str, like: float | None) -> str:
+    """A number without its unit, which is that of the column: what is too small for it reads as nothing.
+
+    >>> [_bare(Column("size", Unit.BYTES), text, 2.0**30) for text in ("5.3 GiB", "16.4 MiB")]
+    ['5.3', '0.0']
+    """
+    number, _, unit = text.partition(" ")
+    usual = column.unit.format(like, like).partition(" ")[2] if like else unit
+    return number if unit in ("", usual) else "0.0"
 
 
 def _nothing(cell: Cell) -> bool:
