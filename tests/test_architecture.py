@@ -59,6 +59,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/options.py": {"typer"},
     "cli/run.py": {"typer"},
     "cli/show.py": {"typer"},
+    "cli/step.py": {"typer"},
     "cli/sweep.py": {"typer"},
     "hardware/graphs.py": {"networkx"},
 }

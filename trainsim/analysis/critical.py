@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainsim.analysis.kinds import IN_PASSES
 from trainsim.analysis.lanes import Lane, Lanes
 from trainsim.contracts.instructions import KINDS
 
@@ -109,7 +110,7 @@ class _Walk:
         if kind in ("pp", "dp"):
             phase = "messages" if kind == "pp" else "dp"
         else:
-            phase = "passes" if lane.in_pass[row] or kind == "tp" else "update"
+            phase = "passes" if lane.in_pass[row] or kind in IN_PASSES else "update"
         self.phases[phase] += seconds
 
     def _leg(self, lane: Lane, start: float, end: float) -> None:

@@ -35,6 +35,9 @@ PARTS = {
 """The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one
 holds."""
 
+IN_PASSES = frozenset({"tp", "cp", "ep"})
+"""Collectives that belong to a pass, also where they run on a chain beside it."""
+
 COMMUNICATION = ("tp", "cp", "ep", "pp", "dp", "offload")
 
 TITLES = {

@@ -35,6 +35,7 @@ EXAMPLES = {
         "trainsim show framework megatron-core",
         "trainsim show scenario bloom_3d",
         "trainsim show memory quickstart --all",
+        "trainsim show step bloom_3d F4/12 --out layer.png",
     ),
 }
 """Commands by the word after ``trainsim``."""

@@ -10,8 +10,7 @@ import typer
 
 from trainsim.cli.options import Json, Name, Sets, Workers
 from trainsim.cli.reading import load
-from trainsim.cli.writing import default_folder, folder_for, print_json, render
-from trainsim.errors import ScenarioError
+from trainsim.cli.writing import default_folder, folder_for, picture_file, print_json, render
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -32,7 +31,7 @@ def show_memory(
 
     If it does not fit, or with --all, changes that take less memory are run.
     """
-    file = _checked(out) if out else None
+    file = picture_file(out) if out else None
     base = load(scenario, changes)
     file = file or default_folder(base, changes) / "memory.png"
     folder_for(file.parent)
@@ -56,16 +55,6 @@ def show_memory(
         print(f"Drawn: {file}")
     if fitting and fitting.interrupted:
         raise KeyboardInterrupt
-
-
-def _checked(file: Path) -> Path:
-    from trainsim.report.files import PICTURES
-
-    if file.suffix.removeprefix(".") not in PICTURES:
-        raise ScenarioError(f"--out {file}: the picture is a {' or '.join(f'.{kind}' for kind in PICTURES)} file")
-    if file.is_dir():
-        raise IsADirectoryError(21, "is a directory", str(file))
-    return file
 
 
 def _draw(result: Result, file: Path) -> None:

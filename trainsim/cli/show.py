@@ -10,6 +10,7 @@ import typer
 from trainsim.cli.memory import show_memory
 from trainsim.cli.options import Json, Name, Sets
 from trainsim.cli.reading import load
+from trainsim.cli.step import show_step
 from trainsim.cli.writing import print_json, print_lines, render, save_figure, try_drawing
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def show_schedule(
 
 
 show.command("memory")(show_memory)
+show.command("step")(show_step)
 
 
 def _render(catalogue: Catalogue, name: str) -> None:

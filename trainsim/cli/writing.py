@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainsim.errors import TrainsimError
+from trainsim.errors import ScenarioError, TrainsimError
 
 if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
@@ -67,6 +67,17 @@ def try_drawing(file: Path) -> None:
             f"{file}: the ending says what kind of picture it is: .png, .svg or .pdf; also {', '.join(kinds)}"
         )
     try_writing(file)
+
+
+def picture_file(file: Path) -> Path:
+    """*file* as the one of a chart. Raises ScenarioError and IsADirectoryError for what cannot be one."""
+    from trainsim.report.files import PICTURES
+
+    if file.suffix.removeprefix(".") not in PICTURES:
+        raise ScenarioError(f"--out {file}: the picture is a {' or '.join(f'.{kind}' for kind in PICTURES)} file")
+    if file.is_dir():
+        raise IsADirectoryError(21, "is a directory", str(file))
+    return file
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -125,6 +125,7 @@ class Training:
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it
     document: int = 0  # tokens that a token's document has on average; 0: attention does not stay in documents
+    delay_wgrad: bool = False  # weight gradients of experts run while gradients of their tokens are on their way
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
 
     @property

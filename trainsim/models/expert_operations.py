@@ -24,8 +24,10 @@ ROUTED = 6  # passes over the router's fp32 scores: softmax, choice, weights of 
 def mixture(make: LocalLayer) -> tuple[Operation, ...]:
     """The operations between the norm and the residual addition of a layer with experts, in forward order."""
     assert make.kind.moe is not None
-    mix = Mixture(make, make.kind.moe)
-    return tuple(mix.overlapped() if make.shape.experts.shared_overlap and mix.shared else mix.in_turn())
+    mix, spread = Mixture(make, make.kind.moe), make.shape.experts
+    if spread.shared_overlap and mix.shared:
+        return tuple(mix.overlapped())
+    return tuple(mix.delayed() if spread.delay_wgrad else mix.in_turn())
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,17 @@ class Mixture:
         yield from middle
         yield from self.experts()
         yield _under(self.combine(), last)
+
+    def delayed(self) -> Iterator[Operation]:
+        """One after the other; weight gradients of experts while gradients of their tokens are on their way back."""
+        experts = tuple(self.experts())
+        late = tuple(w for o in reversed(experts) for w in o.weight_gradient)
+        sent = self.dispatch()
+        yield self.router()
+        yield replace(sent, input_gradient=tuple(_hidden(sent.input_gradient, late)))
+        yield from (replace(o, weight_gradient=()) for o in experts)
+        yield self.combine()
+        yield from self.shared
 
     def router(self) -> Operation:
         """Scores of every token for every expert, and the choice of the best."""

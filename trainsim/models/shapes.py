@@ -33,6 +33,7 @@ class ExpertShape:
     busiest: float = 1.0
     shared_overlap: bool = False
     dispatched_bytes: float | None = None  # per element on the way to experts; None: as an activation
+    delay_wgrad: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

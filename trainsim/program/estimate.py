@@ -4,7 +4,8 @@ The closed form beside the simulation: what the step should take if nothing were
 Every stage does its microbatches at its own pace and the slowest sets it; filling and draining adds one pass of all
 other stages (divided by the chunks of an interleaved schedule or by the slices of a sequence, less two weight gradients
 where they are put off); without a flush every minibatch may pay for its own reduction and update;
-strict 1F1B pays the latency of messages again and again, the others once; what overlaps counts where it sticks out.
+strict 1F1B pays the latency of messages again and again, the others once; what overlaps counts where it sticks out;
+in pairs of passes, tokens on their way to experts count where they take longer than the kernels of both passes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainsim.contracts.groups import STAGES, Ends, Messages
+from trainsim.contracts.groups import EXPERTS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
 from trainsim.program import offload
 from trainsim.program.alone import excess
@@ -24,6 +25,7 @@ from trainsim.program.pieces import Block
 from trainsim.program.rank import RankPlan
 from trainsim.program.stages import Stage
 from trainsim.program.update import agreeing
+from trainsim.schedules import Pair
 from trainsim.schedules.lookup import facts
 from trainsim.sharding.plan import Bucket, ShardingPlan
 
@@ -43,7 +45,10 @@ def estimate(parts: Parts) -> Estimate:
     message, blocked = _message(parts)
     kinds = _kinds(parts)
     passes = [(len(ranks), *_rank_pass(parts, parts.of_rank(ranks[0]), blocked)) for ranks in kinds]
-    slowest, fills = max((seconds, seconds - late) for _, seconds, late in passes)
+    hidden = [_hidden(parts, ranks[0]) for ranks in kinds]
+    slowest, fills = max(
+        (seconds - less, seconds - late) for (_, seconds, late), less in zip(passes, hidden, strict=True)
+    )
     plans = [(ranks[0], parts.sharding(ranks[0])) for ranks in kinds]
     others = max(0.0, sum(n * (seconds - late) for n, seconds, late in passes) - fills)
     shape = facts(job.pipeline.schedule)
@@ -86,6 +91,21 @@ def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[f
     if parts.vocabulary is not None:
         total += parts.vocabulary.block.forward_seconds + parts.vocabulary.block.backward_seconds
     return total, late
+
+
+def _hidden(parts: Parts, rank: int) -> float:
+    """Seconds per microbatch in which tokens of *rank* are on their way to experts under the other pass of a pair."""
+    if not (facts(parts.job.pipeline.schedule).paired and parts.network.has(EXPERTS)):
+        return 0.0
+    hidden = 0.0
+    for block, times in Counter(block for s in parts.of_rank(rank) for block in parts.layer_blocks(s)).items():
+        seconds = {True: 0.0, False: 0.0}
+        for kind, alone in parts.blocks.parts((*block.forward, *block.backward)):
+            seconds[kind == EXPERTS.axes[0]] += alone
+        hidden += times * min(seconds.values())
+    items = RankPlan(parts=parts, rank=rank).items
+    pairs = sum(isinstance(item, Pair) for item in items)
+    return hidden * pairs / (parts.job.training.microbatches * parts.job.pipeline.chunks / parts.network.replicas)
 
 
 def _message(parts: Parts) -> tuple[float, float]:

@@ -30,6 +30,7 @@ def expert_shape(job: Job, network: Network) -> ExpertShape:
         busiest=busiest,
         shared_overlap=job.training.routing.shared_overlap,
         dispatched_bytes=DISPATCHED.get(job.training.routing.dispatch_precision),
+        delay_wgrad=job.training.delay_wgrad,
     )
 
 

@@ -34,11 +34,13 @@ def beside(meet: Meet) -> Meet:
 
 def lane(meet: Meet) -> str:
     """The chain that posts an overlapped collective: one per axis, so that those of two axes need not wait in turn.
+    Collectives of a part of the ranks (those of a node, say) go with those of all.
 
     >>> lane(Meet("keys and values", "cp", Group(("cp",)).on(Queue.OVERLAP), "all_gather", 8.0))
     'cp'
     """
-    return str(meet.communicator.anywhere)
+    assert isinstance(meet.communicator, Group)
+    return str(meet.communicator.anywhere.whole)
 
 
 Piece = Kernel | Meet | Overlapped

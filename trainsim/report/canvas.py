@@ -36,7 +36,8 @@ class Boxes(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A text in a box: where it may stand. ``number`` is the microbatch that it names, -1 for any other text."""
+    """A text in a box: where it may stand. ``number`` is the microbatch that it names, -1 for any other text;
+    ``shorter`` forms come where it has no room, and ``upright`` ones where none of them has."""
 
     left: float
     right: float
@@ -46,6 +47,8 @@ class Note(NamedTuple):
     tall: float
     number: int = -1
     lane: int = 0
+    shorter: tuple[str, ...] = ()
+    upright: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ class Scene:
     downwards.
 
     ``compute`` are the boxes of the compute lanes, to scale: seconds x height is the time that a rank spends so.
-    ``beside`` are those of the thin lanes under them.
+    ``beside`` are those of the thin lanes under them. ``turns``: kernels of passes that take turns are among them.
     """
 
     window: tuple[float, float]
@@ -74,6 +77,7 @@ class Scene:
     beside: Mapping[str, Boxes]
     notes: tuple[Note, ...]
     detailed: bool
+    turns: bool = False
 
     @property
     def height(self) -> float:
@@ -120,14 +124,20 @@ class Canvas:
         if right - left > 2 * self.pixel:
             self.notes.append(note._replace(left=left, right=right))
 
-    def scene(self, rows: tuple[Row, ...], *, detailed: bool) -> Scene:
+    def scene(self, rows: tuple[Row, ...], *, detailed: bool, turns: bool = False) -> Scene:
         """What was collected, as a value."""
         compute, beside = (
             {look: _merged(some, NARROW * self.pixel) for look, some in parts.items()}
             for parts in (self.compute, self.beside)
         )
         return Scene(
-            window=self.window, rows=rows, compute=compute, beside=beside, notes=tuple(self.notes), detailed=detailed
+            window=self.window,
+            rows=rows,
+            compute=compute,
+            beside=beside,
+            notes=tuple(self.notes),
+            detailed=detailed,
+            turns=turns,
         )
 
 

@@ -6,6 +6,7 @@ and waiting inside a pass are cut out where they happen if that can be seen, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -130,14 +131,25 @@ def _number(canvas: Canvas, actor: DrawnRank, groups: PassGroups, stack: Stack, 
                 )  # fmt: skip
 
 
-def say_why(canvas: Canvas, actor: DrawnRank, top: float, *, update: bool = True) -> None:
-    """What each wait is for, and what is done outside the passes."""
+def say_why(
+    canvas: Canvas,
+    actor: DrawnRank,
+    top: float,
+    *,
+    update: bool = True,
+    awaited: Callable[[str, float], str] | None = None,
+) -> None:
+    """What each wait is for, and what is done outside the passes. *awaited* says more of what the rank waits for on one
+    of its own chains, up to which moment."""
     rest, middle = actor.idle, top - TALL / 2
     first, last = canvas.window
     wide = np.minimum(rest.end, last) - np.maximum(rest.start, first) > 2 * canvas.pixel
     for k in np.flatnonzero(wide & (rest.source >= 0)).tolist():
-        text = reason(actor.stage, int(rest.source[k]), rest.what[k])
-        canvas.note(Note(float(rest.start[k]), float(rest.end[k]), middle, text, "bubble", TALL))
+        source, what, start, end = int(rest.source[k]), rest.what[k], float(rest.start[k]), float(rest.end[k])
+        if awaited is not None and source == actor.stage:
+            what = awaited(what, end)
+        upright = awaited is not None
+        canvas.note(Note(start, end, middle, reason(actor.stage, source, what), "bubble", TALL, upright=upright))
     for piece in actor.update if update else ():
         canvas.note(Note(piece.start, piece.end, middle, piece.name, "update", 0.7 * TALL))
 

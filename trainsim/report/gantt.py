@@ -11,7 +11,7 @@ from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
 from trainsim.report.canvas import Scene
 from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
-from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, how_to_read, legend, panel, time_axis
+from trainsim.report.panel import LEFT, RIGHT, TURNS, WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import scene
 from trainsim.report.strip import strip
 from trainsim.report.windows import Panel, checked, chosen, detailed, windows
@@ -38,8 +38,8 @@ class Layout(NamedTuple):
 
 HEAD, BETWEEN, FOOT = 0.62, 0.62, 0.55
 """Inches: title, space under each panel for its axis, legend."""
-ALONE = 1.0
-"""Inches per lane height where there is one rank to show."""
+ALONE, KERNELS_ALONE = 1.0, 1.5
+"""Inches per lane height where there is one rank to show, and where its kernels are."""
 
 
 def gantt(
@@ -69,7 +69,9 @@ def gantt(
         top -= height + BETWEEN
     words = _title(figure, result, layout)
     looks = {look for drawn in scenes for look in drawn.looks}
-    reading = "" if all(drawn.detailed for drawn in scenes) else how_to_read(looks, len(result.bubble.per_stage))
+    reading = TURNS if any(drawn.turns for drawn in scenes) else ""
+    if not all(drawn.detailed for drawn in scenes):
+        reading = how_to_read(looks, len(result.bubble.per_stage))
     legend(figure, looks, layout.height, note="; ".join(filter(None, (reading, words))), path=path)
     return figure
 
@@ -82,13 +84,15 @@ def _windows(
         until = result.duration if steps == result.steps else ends[-1]
         return windows(stages, until, bubble.warmup_s, bubble.cooldown_s, ends=ends)
     start, end = checked(window, result.duration)
-    return (Panel(f"{format_time(start)} to {format_time(end)}", start, end),)
+    times = [format_time(start), format_time(end)]
+    title = " to ".join(times) if times[0] != times[1] else f"{start * 1e3:.3f} to {end * 1e3:.3f} ms"
+    return (Panel(title, start, end),)
 
 
 def _layout(scenes: Sequence[Scene], everyone: Sequence[DrawnRank], *, some: bool) -> Layout:
     """*some*: not everyone is in the panels, so that the strip is needed, and may be taller."""
     tallest = max(drawn.height for drawn in scenes)
-    most = ALONE if len(everyone) == 1 else 0.62
+    most = (KERNELS_ALONE if scenes[0].detailed else ALONE) if len(everyone) == 1 else 0.62
     scale = float(np.clip(6.0 / tallest, 0.13, most)) if len(scenes) == 1 else float(np.clip(4.4 / tallest, 0.14, 0.5))
     strip = float(np.clip(len(everyone) * 0.07, 0.3, 2.4 if some else 1.2)) if some or len(scenes) > 1 else 0.0
     return Layout(scale, tuple(max(0.5, drawn.height * scale) for drawn in scenes), strip)

@@ -77,6 +77,14 @@ def _whole(text: str) -> Path:
     return Path.make_compound_path(*parts)
 
 
+def write_upright(axes: Axes, text: Text, *, points: float, colour: str) -> None:
+    """Put one (x, y, text) into *axes*, centred, from the bottom to the top."""
+    x, y, words = text
+    axes.text(
+        x, y, words, rotation=90, fontsize=points, color=colour, ha="center", va="center", parse_math=False, zorder=8
+    )
+
+
 def _put(
     axes: Axes, outlines: Sequence[Path], places: Sequence[tuple[float, float]], points: float, look: dict[str, Any]
 ) -> None:

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 SMALLEST = 4.3
 """Points of a number that would not fit otherwise."""
+SMALL = 5.2
+"""Points of a text that has shorter forms."""
 LARGEST, SECOND = 9.5, 7.5
 """Points of the texts in boxes, and of those in gaps and above boxes."""
+UPRIGHT, LEAST_UPRIGHT = 7.0, 4.8
+"""The same, the most and the least, of texts that stand upright."""
 MARGIN = 1.5
 """Points that stay free beside a text."""
 MOST = 0.9
@@ -33,14 +37,18 @@ class Fitted(NamedTuple):
     note: Note
     text: str
     points: float
+    upright: bool = False
 
 
 def write_notes(axes: Axes, notes: Iterable[Note], points_per_second: float, scale: float) -> None:
     """All texts that have room; *scale* is inches per lane height."""
     groups: defaultdict[tuple[str, float, str], list[lettering.Text]] = defaultdict(list)
-    for note, text, points in fitted(notes, points_per_second, scale):
+    for note, text, points, upright in fitted(notes, points_per_second, scale):
         ink, halo = _ink(note.kind)
-        groups[ink, points, halo].append(((note.left + note.right) / 2, note.middle, text))
+        if upright:
+            lettering.write_upright(axes, ((note.left + note.right) / 2, note.middle, text), points=points, colour=ink)
+        else:
+            groups[ink, points, halo].append(((note.left + note.right) / 2, note.middle, text))
     for (ink, points, halo), texts in groups.items():
         lettering.write(axes, texts, points=points, colour=ink, halo=halo, points_per_x=points_per_second)
 
@@ -91,12 +99,23 @@ def fit(note: Note, points_per_second: float, scale: float) -> Fitted:
         texts = dict.fromkeys((note.text, note.text.partition(".")[0]))
         forms = [(text, size) for text in texts for size in (points, small, min(small, SMALLEST))]
     else:
-        forms = [(note.text, points), (note.text, small)]
+        sizes = (points, small, min(small, SMALL)) if note.shorter else (points, small)
+        forms = [(text, size) for text in (note.text, *note.shorter) for size in sizes]
     if room >= 3.0 and points >= SMALLEST:
         for text, size in forms:
             if lettering.width(text, size) <= room:
                 return Fitted(note, text, size)
-    return Fitted(note, "", points)
+    return _upright(note, room, scale) or Fitted(note, "", points)
+
+
+def _upright(note: Note, room: float, scale: float) -> Fitted | None:
+    """The text from the bottom to the top of a box that is narrow and tall, if it may stand so and has *room*."""
+    high = note.tall * scale * 72 * 0.85 - 2 * MARGIN  # the axes have some space above the lanes
+    for text in (note.text, *note.shorter) if note.upright else ():
+        size = round(min(UPRIGHT, room, UPRIGHT * high / max(lettering.width(text, UPRIGHT), 1e-9)), 1)
+        if size >= LEAST_UPRIGHT:
+            return Fitted(note, text, size, upright=True)
+    return None
 
 
 def _most(note: Note, scale: float) -> float:

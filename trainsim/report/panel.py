@@ -51,6 +51,8 @@ BANDS, WAITS = "height of a band: its share of the time", "; < 2: waits for stag
 """How to read what is not zoomed in; the second part where there are other stages."""
 NUMBERS, CHUNKS = "numbers: microbatch; ", "numbers: microbatch, 3.1 is number 3 on chunk 1; "
 """What is said before it, in the second form where passes go over more than one chunk."""
+TURNS = "two passes at once: above the kernels, whose turn it is; lower edge of a box: the pass whose data travel"
+"""How to read the kernels of passes that run in pairs."""
 WIDE = 4.0
 """Pixels from which on a box has an edge and a hatch."""
 LEGEND_ROW = 0.2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, float], *, detailed: bool) -> Scene:
     """What the window shows: passes as boxes, or (*detailed*) every kernel and collective."""
-    canvas, rows, y = Canvas(window), list[Row](), 0.0
+    canvas, rows, y, turns = Canvas(window), list[Row](), 0.0, False
     for actor in stages:
         streams = Streams(actor, window) if detailed else None
         top, places = y, dict[str, tuple[float, float]]()
@@ -26,17 +26,18 @@ def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, floa
             rows.append(Row(rank=actor.rank, stage=actor.stage, stream=stream, bottom=bottom, top=y))
             y = bottom
         if streams:
-            _draw_waits(canvas, actor, top)
+            _draw_waits(canvas, actor, top, streams)
             streams.draw(canvas, places)
+            turns |= bool(streams.turns)
         else:
             draw_compute(canvas, actor, top)
             draw_beside(canvas, actor, places)
         y -= GAP
-    return canvas.scene(tuple(rows), detailed=detailed)
+    return canvas.scene(tuple(rows), detailed=detailed, turns=turns)
 
 
-def _draw_waits(canvas: Canvas, actor: DrawnRank, top: float) -> None:
+def _draw_waits(canvas: Canvas, actor: DrawnRank, top: float, streams: Streams) -> None:
     doing = actor.doing(canvas.window)
     for look in WAITS:
         canvas.add(look, doing[look], top - TALL, top)
-    say_why(canvas, actor, top, update=False)
+    say_why(canvas, actor, top, update=False, awaited=streams.awaited)

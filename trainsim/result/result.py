@@ -34,13 +34,18 @@ class Result(Analysis):
     def gantt(
         self,
         ranks: Sequence[int] | None = None,
-        window: tuple[float, float] | None = None,
+        window: tuple[float, float] | str | None = None,
         steps: int | None = None,
     ) -> Figure:
-        """A matplotlib figure with a lane per rank and stream: of all steps, or of the first *steps*. *window* in
-        seconds zooms in. Without *ranks*, one pipeline: each stage, or of more than 16 a few and a strip of all."""
+        """A matplotlib figure with a lane per rank and stream: of all steps, or of the first *steps*. *window* zooms
+        in: seconds, or words: ``F4`` (a pass, on the rank that runs it), ``F4/12`` (a layer of it), ``1.2s-1.3s``.
+        Without *ranks*, one pipeline: each stage, or of more than 16 a few and a strip of all."""
         from trainsim.report.gantt import gantt
+        from trainsim.report.named_windows import named_window
 
+        if isinstance(window, str):
+            part = named_window(self, window)
+            ranks, window = part.ranks if ranks is None else ranks, (part.start, part.end)
         if steps is not None and not 1 <= steps <= self.steps:
             raise InvalidPlan(
                 f"steps={steps}: {self.steps} {'was' if self.steps == 1 else 'were'} simulated; "

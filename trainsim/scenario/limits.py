@@ -18,7 +18,6 @@ SPREADS = ("1f1b", "gpipe", "interleaved-1f1b")
 
 def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     """Everything in *spec* that this version does not simulate."""
-    yield from _parallel(spec)
     yield from _vocabulary(spec)
     for k, entry in enumerate(spec.what_if):
         for name in ("jitter", "fail"):
@@ -75,8 +74,3 @@ def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault(key, f"not simulated yet with {name}; with {', '.join(SPREADS)} it is")
     if pipeline.p2p == "blocking":
         yield Fault(key, "not simulated yet with p2p: blocking; with p2p: async it is")
-
-
-def _parallel(spec: ScenarioSpec) -> Iterator[Fault]:
-    if spec.training.moe_overlap:
-        yield Fault("training.moe_overlap", "not simulated yet; leave it out")

@@ -16,6 +16,7 @@ from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
+from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
@@ -139,6 +140,8 @@ def _pipeline(context: Context, model: Transformer, parallel: Parallel, training
         context.derived("pipeline.schedule", name, f"chunks {spec.chunks}")
     with context.at("pipeline.schedule"):
         name = schedule_path(name, context.origin.folder) if is_file(name) else schedules.canonical(name)
+    name = overlapping_schedule(context, name, model=model, parallel=parallel, training=training)
+    with context.at("pipeline.schedule"):
         shape, chunks = facts(name), spec.chunks
     if shape.chunks is not None and "chunks" not in spec.model_fields_set and shape.chunks != chunks:
         chunks = shape.chunks

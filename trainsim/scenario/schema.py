@@ -141,6 +141,7 @@ class TrainingSpec(ScenarioSection):
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     moe: RoutingSpec | None = None
     moe_overlap: bool = False
+    delay_wgrad: bool = False
 
 
 class NetworkSpec(ScenarioSection):

@@ -74,7 +74,8 @@ def _schedule(job: Job) -> Iterator[Fault]:
     if strategies[job.sharding.strategy].every_pass and (
         shape.split or shape.sliced or shape.paired or shape.replicas > 1
     ):
-        reason = f"not simulated with {job.pipeline.schedule}; 1f1b, gpipe and interleaved-1f1b are"
+        asked = " (training.moe_overlap: true)" if job.training.moe_overlap else ""
+        reason = f"not simulated with {job.pipeline.schedule}{asked}; 1f1b, gpipe and interleaved-1f1b are"
         yield Fault("sharding.strategy", reason)
 
 

@@ -52,6 +52,7 @@ def resolve_training(
         tp_overlap=tensor_overlap(context, framework, parallel),
         routing=resolve_routing(context, model),
         moe_overlap=spec.moe_overlap,
+        delay_wgrad=spec.delay_wgrad,
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
     )
 

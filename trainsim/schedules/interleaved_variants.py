@@ -1,12 +1,12 @@
-"""Interleaved 1F1B in other ways: one forward fewer ahead per rank, backwards in two parts, or two passes at once."""
+"""Interleaved 1F1B in other ways: one forward fewer ahead per rank, or backwards in two parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainsim.schedules import Pair, Slot, flat, schedules
+from trainsim.schedules import Slot, flat, schedules
 from trainsim.schedules.interleaved import groups_fit, interleaved_1f1b, usual_group
-from trainsim.schedules.sequences import backwards, forwards, overlapping, paired, split
+from trainsim.schedules.sequences import backwards, forwards, paired, split
 from trainsim.schedules.traits import Traits
 
 _NEEDS = "2 or more chunks"
@@ -46,25 +46,3 @@ def split_interleaved(
     F0 F0.1 I0.1 W0.1 I0 W0
     """
     return split(flat(interleaved_1f1b(rank, ranks, microbatches=microbatches, chunks=chunks, group=group)))
-
-
-@schedules.register(
-    "interleaved-1f1b-overlap",
-    "moe-overlap",
-    "overlap_moe_expert_parallel_comm",
-    traits=Traits(chunks=None, grouped=True, paired=True, needs=_NEEDS, source="Megatron-LM, combined 1F1B"),
-    check=groups_fit,
-)
-def overlapped(
-    rank: int, ranks: int, *, microbatches: int, chunks: int = 1, group: int | None = None
-) -> Iterator[Slot | Pair]:
-    """Interleaved with one forward more ahead, so that forward and backward run at once and hide communication.
-
-    Megatron-LM's ``overlap_moe_expert_parallel_comm``: all-to-alls of one hide under the compute of the other.
-
-    >>> print(*overlapped(1, 2, microbatches=2, chunks=2))
-    F0 F1 F0.1 F1.1&B0.1 B1.1 B0 B1
-    """
-    size = group or usual_group(ranks, microbatches)
-    ahead = forwards(microbatches, chunks, size)
-    return overlapping(ahead, backwards(ahead, chunks), warmup=2 * (ranks - 1 - rank) + (chunks - 1) * size + 1)

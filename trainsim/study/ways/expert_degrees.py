@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trainsim.contracts.job import Job
 from trainsim.models.dispatchers import dispatchers
 from trainsim.scenario.scenario import Scenario
+from trainsim.schedules.lookup import facts
 from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
 
@@ -45,3 +46,19 @@ def shared_overlap(scenario: Scenario, job: Job) -> Iterator[Change]:
     shared = any(kind.moe is not None and kind.moe.shared_ffn_hidden for kind in job.model.kinds)
     if job.parallel.ep > 1 and shared and not job.training.routing.shared_overlap:
         yield Change(kind=EXPERTS, title="shared experts overlap", values={"training.moe.shared_overlap": True})
+
+
+@way("experts under another micro-batch", TIME)
+def overlapped_microbatches(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """Tokens travel while another micro-batch computes; in a pipeline with chunks only."""
+    if job.parallel.ep == 1 or facts(job.pipeline.schedule).paired:
+        return
+    values: dict[str, object] = {"training.moe_overlap": True}
+    if scenario.spec.pipeline.schedule is not None:
+        values["pipeline.schedule"] = None
+    words = ""
+    if job.parallel.pp > 1 and job.pipeline.chunks == 1:
+        values["pipeline.chunks"], words = 2, ", 2 chunks"
+        if scenario.spec.pipeline.layout is not None:
+            values["pipeline.layout"] = None
+    yield Change(kind=EXPERTS, title=f"moe_overlap{words}", values=values)
