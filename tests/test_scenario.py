@@ -19,6 +19,7 @@ from trainsim.scenario.loading import scenario_names
 from trainsim.scenario.scenario import Scenario
 from trainsim.scenario.schema import ScenarioSpec
 from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
+from trainsim.schedules.lookup import facts
 
 SMALL = {"model": "gpt2", "cluster": {"topology": "dgx_a100", "nodes": 1}, "training": {"global_batch": 64}}
 
@@ -31,7 +32,8 @@ def test_every_shipped_scenario_resolves_and_reads_back(name: str) -> None:
     assert p.ranks == p.tp * p.cp * p.pp * p.dp == job.cluster.ranks
     assert t.global_batch == t.micro_batch * p.dp * t.microbatches
     assert sum(job.pipeline.layout) == job.model.layers
-    assert len(job.pipeline.layout) == p.pp * job.pipeline.chunks
+    replicas = facts(job.pipeline.schedule).replicas
+    assert len(job.pipeline.layout) * replicas == p.pp * job.pipeline.chunks
     assert Scenario.from_dict(scenario.resolved).resolve() == job
     assert Scenario.from_dict(scenario.to_dict()) == scenario
 
