@@ -321,6 +321,51 @@ def test_a_batch_counts_sequences_not_their_parts() -> None:
     assert job.parallel.dp * job.parallel.cp * job.parallel.tp == 16
 
 
+# ---- what grows with the square
+
+
+@pytest.mark.parametrize("cp", [1, 4])
+def test_a_mask_is_a_byte_per_pair_of_tokens_on_every_rank(cp: int) -> None:
+    """8 bytes while it is made on the GPU; no time is counted for it."""
+    runs = [
+        long_run("ring", parallel__cp=cp, training__global_batch=8, training__attention_mask=where)
+        for where in ("none", "host", "gpu")
+    ]
+    none, host, gpu = (run.memory.per_stage[0] for run in runs)
+    assert host.part("buffers") - none.part("buffers") == 8192**2
+    assert max(gpu.levels["temporary"]) == max(*none.levels["temporary"], 8 * 8192**2)
+    assert max(host.levels["temporary"]) == max(none.levels["temporary"])
+    assert runs[0].step_time == runs[1].step_time == runs[2].step_time
+
+
+def test_positions_that_are_cut_take_a_part_of_the_states() -> None:
+    """2 bytes of weights, 4 of gradients, 12 of states: of half of the table less, with two ranks."""
+    changes = {"model__family": "gpt", "model__max_positions": 1 << 16, "parallel__sequence_parallel": True}
+    changes |= {"parallel__pp": 1, "sharding__strategy": "ddp"}
+    whole, cut = (scenario(**changes, parallel__position_parallel=cuts).run() for cuts in (False, True))
+    parts = ("weights", "gradients", "optimizer")
+    states = [sum(run.memory.per_stage[0].part(part) for part in parts) for run in (whole, cut)]
+    assert states[0] - states[1] == pytest.approx(18 * (1 << 16) * 1024 / 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model__family": "gpt", "model__max_positions": 2048}, "sequence_parallel: true would work"),
+        ({"parallel__sequence_parallel": True}, "rotary positions have no table"),
+        (
+            {"model__family": "gpt", "model__max_positions": 2049, "parallel__sequence_parallel": True},
+            "2049 positions (max_positions) do not divide by tp=2",
+        ),
+    ],
+    ids=str,
+)
+def test_positions_that_cannot_be_cut(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidPlan, match=r"parallel\.position_parallel") as refusal:
+        small(**changes, parallel__position_parallel=True)
+    assert says in str(refusal.value)
+
+
 # ---- anchors
 
 MEASURED_MS = {  # MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary.md: Megatron-Core, Transformer Engine's a2a

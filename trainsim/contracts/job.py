@@ -28,6 +28,7 @@ class Parallel:
     etp: int = 1  # ranks that cut each expert
     sequence_parallel: bool = False
     context_parallel: str = "ring"  # how ranks of a sequence see each other's keys and values
+    position_parallel: bool = False  # the table of learned positions is cut over tp as well
     ulysses: int = 1  # in a hybrid: neighbours that share the heads, across whom keys and values go round a ring
     order: tuple[str, ...] = ("tp", "cp", "ep", "dp", "pp")
 
@@ -120,6 +121,7 @@ class Training:
     recompute_modules: tuple[str, ...] = ()  # of selective recomputation; (): the framework's
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
     attention: str = "flash2"
+    attention_mask: str = "none"  # where a mask of all pairs of tokens is made that each rank holds: none | gpu | host
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes

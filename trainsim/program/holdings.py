@@ -80,7 +80,7 @@ class Holdings:
 
         of = {kind: self._layer(kind) for kind in counted(self.kinds(stage))}
         layers = {kind: held.dense if job.experts_apart else held.total for kind, held in of.items()}
-        embedding = count(embedding=stage.embedding)
+        embedding = count(embedding=stage.embedding) - (self._positions_elsewhere if stage.embedding else 0)
         beside = any(s.embedding for s in self.of_rank(stage.rank))  # a tied head beside the embedding is no copy
         head = count(embedding=beside, head=stage.head) - count(embedding=beside)
         head -= self.experts(stage).head if job.experts_apart else 0
@@ -89,6 +89,12 @@ class Holdings:
             layers=tuple(layers[kind] for kind in self.kinds(stage)),
             embedding=embedding,
         )
+
+    @property
+    def _positions_elsewhere(self) -> int:
+        """Learned positions whose rows other ranks of the tensor-parallel group hold, if they are cut."""
+        positions, parallel = self.job.model.position_parameters, self.job.parallel
+        return positions - positions // parallel.tp if parallel.position_parallel else 0
 
     def trained(self, rank: int, *, tp: int | None = None) -> Tensors:
         """The tensors that pipeline rank *rank* trains, cut over *tp* ranks (None: as it holds them); experts apart."""

@@ -83,3 +83,13 @@ def head_launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
         further = launches_of(job, job.model.kinds[-1], shape, style)
         out = {key: number + 2 * job.model.mtp_layers * further[key] for key, number in out.items()}
     return out
+
+
+def mask_bytes(job: Job) -> float:
+    """Bytes of a mask of all pairs of tokens, if the framework makes one: a byte each, whole on every rank."""
+    return float(job.training.sequence_length**2) if job.training.attention_mask != "none" else 0.0
+
+
+def mask_bytes_made(job: Job) -> float:
+    """Bytes while the GPU makes it: two tensors of single-precision numbers (Megatron-LM, megatron/utils.py)."""
+    return 8.0 * mask_bytes(job) if job.training.attention_mask == "gpu" else 0.0

@@ -10,6 +10,7 @@ from dataclasses import replace
 from trainsim.contracts.instructions import Kernel, Memory, Program, Task, Template
 from trainsim.contracts.job import Delay
 from trainsim.program.compute_chain import ComputeChain
+from trainsim.program.layer_work import mask_bytes
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
 from trainsim.program.parts import Parts
@@ -74,7 +75,7 @@ def _memory(rank_plan: RankPlan) -> Memory:
     framework, trained = parts.job.framework, parts.holdings.trained(rank_plan.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
     buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(rank_plan.rank)
-    buffers += framework.memory.step_copy_bytes * rank_plan.owned + extra.get("buffers", 0.0)
+    buffers += framework.memory.step_copy_bytes * rank_plan.owned + extra.get("buffers", 0.0) + mask_bytes(parts.job)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - rank_plan.fresh_gradients + extra.get("gradients", 0.0),

@@ -12,6 +12,7 @@ from typing import Protocol
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.detail import coarsen
+from trainsim.program.layer_work import mask_bytes_made
 from trainsim.program.parts import Parts
 from trainsim.program.pieces import Block, Overlapped, lane
 from trainsim.program.pieces import Piece as Work
@@ -61,12 +62,14 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse
     """Forward through *stage*: receive, embedding, layers, head, send."""
     cuts, lanes = cuts or {}, NO_LANES
     main: list[Piece] = [] if stage.before is None else _receive(parts, stage, "forward")
+    made = mask_bytes_made(parts.job)  # before the first part
     for part, layer, block in _parts(parts, stage, coarse=coarse):
-        cut = cuts.get(part, NOTHING)
-        main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", block.transient_forward)]
+        cut, needed = cuts.get(part, NOTHING), max(block.transient_forward, made)
+        made = 0.0
+        main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", needed)]
         here, overlapped = _unfold(block.forward, layer, "forward")
         lanes = _appended(lanes, overlapped)
-        main += [*here, Hold("temporary", -block.transient_forward), *cut.after]
+        main += [*here, Hold("temporary", -needed), *cut.after]
     if parts.vocabulary is not None:
         main += [Signal(HIDDEN)] if stage.head else _both(cuts.get(0))  # the head's part is on every rank
     if stage.after is not None:

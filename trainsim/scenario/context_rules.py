@@ -1,4 +1,4 @@
-"""Context parallelism in a scenario: the way's name, what a hybrid leaves out, and what does not go together."""
+"""Long sequences in a scenario: the way's name, what a hybrid leaves out, and what does not go together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trainsim.program.layer_work import shape_of
 from trainsim.scenario.checks import Fault, divisors
 from trainsim.scenario.context import Context
 from trainsim.schedules.lookup import facts
+from trainsim.sharding import strategies
 
 HYBRID = "hybrid"
 """The way that needs a number of neighbours."""
@@ -45,7 +46,24 @@ def check_context_parallel(context: Context, job: Job) -> None:
         context.require(fault, error)
 
 
+def _positions(job: Job) -> Iterator[Fault]:
+    """A table of positions is cut as sequence parallelism cuts tokens, where parameters are not cut once more."""
+    key, parallel, model = "parallel.position_parallel", job.parallel, job.model
+    if not parallel.position_parallel:
+        return
+    if not parallel.sequence_parallel:
+        yield Fault(key, "positions are cut together with tokens; sequence_parallel: true would work")
+    if model.positions != "learned":
+        yield Fault(key, f"{model.positions} positions have no table; leave it out")
+    elif model.max_positions % parallel.tp:
+        yield Fault(key, f"{model.max_positions} positions (max_positions) do not divide by tp={parallel.tp}")
+    if strategies[job.sharding.strategy].shares_parameters:
+        able = ", ".join(name for name in strategies if not strategies[name].shares_parameters)
+        yield Fault(key, f"not simulated with {job.sharding.strategy}; with {able} it is")
+
+
 def _broken(context: Context, job: Job) -> Iterator[tuple[Fault, type[TrainsimError]]]:
+    yield from ((fault, InvalidPlan) for fault in _positions(job))
     way, cp = job.parallel.context_parallel, job.parallel.cp
     if context.spec.parallel.ulysses not in (None, 1) and way != HYBRID:
         reason = f"context_parallel: {way} has no use for it; hybrid has"

@@ -21,6 +21,7 @@ from trainsim.scenario.fields import (
     repeated,
 )
 from trainsim.scenario.model_section import ModelSpec
+from trainsim.scenario.parallel_section import ParallelSpec
 from trainsim.scenario.routing_section import RoutingSpec
 from trainsim.scenario.sharding_section import ShardingSection, no_sharding
 
@@ -62,24 +63,6 @@ class ClusterSpec(ScenarioSection):
     topology: Named
     nodes: Degree | None = None
     on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(as_tuple)] = None
-
-
-Axis = Literal["tp", "cp", "ep", "dp", "pp"]
-
-
-class ParallelSpec(ScenarioSection):
-    """Degrees of parallelism; their product is the number of GPUs."""
-
-    tp: Degree = 1
-    pp: Degree = 1
-    dp: Degree | None = None
-    cp: Degree = 1
-    ep: Degree = 1
-    etp: Degree | None = None
-    sequence_parallel: bool = False
-    context_parallel: str = "ring"
-    ulysses: Degree | None = None
-    order: Annotated[tuple[Axis, ...], BeforeValidator(as_tuple)] = ("tp", "cp", "ep", "dp", "pp")
 
 
 Layout = Annotated[
@@ -138,6 +121,7 @@ class TrainingSpec(ScenarioSection):
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     attention: Literal["eager", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
+    attention_mask: Literal["none", "gpu", "host"] = "none"
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     moe: RoutingSpec | None = None
     moe_overlap: bool = False

@@ -49,6 +49,7 @@ def resolve_training(
         recompute_layers=layers,
         recompute_modules=modules,
         attention=_attention(context, framework),
+        attention_mask=spec.attention_mask,
         tp_overlap=tensor_overlap(context, framework, parallel),
         routing=resolve_routing(context, model),
         moe_overlap=spec.moe_overlap,
