@@ -57,6 +57,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     )  # fmt: skip
     parts = {"steady": shape.microbatches * (shape.forward + shape.backward), "fill and drain": 3.0}
     simulation = SimpleNamespace(
+        plan=SimpleNamespace(rollout=None),
         job=job, trace=trace, wall_s=0.01, network=Network(shape),
         estimate=Estimate(seconds=sum(parts.values()), parts=parts),
     )  # fmt: skip

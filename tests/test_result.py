@@ -50,6 +50,9 @@ def test_the_keys_are_those_of_the_interface(run):
         "optimizer",
         "bubble",
         "other",
+        "prefill",
+        "decode",
+        "scoring",
     ]
     assert set(data["memory"]) >= {"peak_bytes", "capacity_bytes", "fits", "peak_rank", "not_counted", "per_stage"}
     assert set(data["memory"]["per_stage"][0]) >= {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from trainsim.tables.blocks import Markup, Picture, Section
 from trainsim.tables.page import card
 from trainsim.tables.table import Table
 
+ROLLOUT = {"prompt_length": 64, "response_length": 64, "gpu_memory_utilization": 0.5, "scored_by": 1}
+
 
 @cache
 def runs() -> dict[str, ts.Result]:
@@ -29,10 +32,11 @@ def runs() -> dict[str, ts.Result]:
         "too large": result(Shape(stages=2, activation=40e9), "too large"),
         "many stages": result(Shape(stages=24, microbatches=4), "many stages"),
         "steps": compared().replace({"simulation.steps": 3}).run(),
+        "rollout": compared({"training.rollout": ROLLOUT}).run(),
     }
 
 
-def compared(changes: dict[str, str] | None = None) -> ts.Scenario:
+def compared(changes: dict[str, Any] | None = None) -> ts.Scenario:
     return ts.Scenario.load("quickstart").replace({"simulation.detail": "block", **(changes or {})})
 
 

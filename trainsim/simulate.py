@@ -51,6 +51,8 @@ def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simu
     phase("planning")
     plan = lower(job)
     expected = estimate(plan.parts)
+    if plan.rollout is not None:
+        expected = expected.with_part("rollout", plan.rollout.exposed(expected.seconds))
     phase("folding")
     system = prune(plan.system)
     quotient = fold(system) if job.fold else unfolded(system)

@@ -15,6 +15,7 @@ from trainsim.analysis.expectation import Expectation, Facts, contention, differ
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
+from trainsim.analysis.rollout import RolloutUse, rollout_use
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.trace import Trace
@@ -151,6 +152,12 @@ class Analysis:
     def memory(self) -> MemoryUse:
         cluster = self.job.cluster
         return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster, self.job.allocation))
+
+    @cached_property
+    def rollout(self) -> RolloutUse | None:
+        """What the step generates before it trains; None if it does not."""
+        plan = self.simulation.plan.rollout
+        return None if plan is None else rollout_use(self.lanes, plan)
 
     @cached_property
     def communication(self) -> dict[str, Traffic]:

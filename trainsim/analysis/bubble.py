@@ -14,9 +14,9 @@ from trainsim.analysis.stalls import Stall, phases, stalls
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bubble:
     """Idle time of the pipeline, of its first step where several run back to back. Its *window* is from the start of
-    the step to the end of the last pass, so that the gradient reduction and the optimizer are not in it. A rank is
-    *busy* in its passes, with their collectives, and in updates within a step (PipeDream's); it is idle between them
-    and while it waits for messages. Fractions without unit, times in seconds.
+    the step (or the end of its rollout) to the end of the last pass, so that the gradient reduction and the optimizer
+    are not in it. A rank is *busy* in its passes, with their collectives, and in updates within a step (PipeDream's);
+    it is idle between them and while it waits for messages. Fractions without unit, times in seconds.
 
     * ``fraction``: 1 - busy / (ranks * window). 1F1B without latency: (p - 1) / (m + p - 1).
     * ``span_fraction``: 1 - mean busy / longest (last end - first start of a rank's passes).
@@ -101,7 +101,8 @@ def _after(lanes: Lanes, lane: Lane) -> tuple[float, float]:
     reductions = np.isin(lanes.chain_of[cause], [other.number for other in lanes.others[lane.owner]]) & (cause >= 0)
     updates = float((lane.end - lane.start)[rows].sum() + gap[reductions].sum())
     ends = np.flatnonzero(np.isin(lane.task, lanes.updates[lane.owner]) & (np.diff(lane.task, append=-1) != 0))
-    return occupied.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates
+    generated = float((lane.end - gaps(lane)[0])[within & lane.generates].sum())
+    return occupied.busy, float(lane.end[ends[-1]] - lane.end[ends[0]]) - updates - generated
 
 
 def step_ends(lanes: Lanes) -> Floats:

@@ -34,7 +34,8 @@ class Cause(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
     """``legs`` from 0 to the end without a hole; ``causes`` sum their seconds per step by kind, longest first;
-    ``phases`` sum them as ``passes``, ``messages``, ``dp`` (reductions and gathers) and ``update`` (all else).
+    ``phases`` sum them as ``passes``, ``messages``, ``dp`` (reductions and gathers), ``update`` (all else) and, where
+    there is one, ``rollout``.
     """
 
     legs: tuple[Leg, ...]
@@ -111,7 +112,9 @@ class _Walk:
             phase = "messages" if kind == "pp" else "dp"
         else:
             phase = "passes" if lane.in_pass[row] or kind in IN_PASSES else "update"
-        self.phases[phase] += seconds
+        if lane.generates[row]:
+            phase = "rollout"
+        self.phases[phase] = self.phases.get(phase, 0.0) + seconds
 
     def _leg(self, lane: Lane, start: float, end: float) -> None:
         stage = self.stage[lane.owner]

@@ -14,6 +14,8 @@ from trainsim.units import format_time
 
 PASSES = "passes and messages"
 
+ROLLOUT = "rollout"
+
 COUNTERPARTS = {
     PASSES: ("steady", "fill and drain", "messages"),
     "reductions and update": ("dp", "update"),
@@ -129,14 +131,16 @@ def expectation(
     seconds: float, parts: Mapping[str, float], path: CriticalPath, step: float, facts: Facts
 ) -> Expectation:
     """Pair the parts of the closed form with the phases of the critical path; *facts* may explain a difference."""
-    named = {part for some in COUNTERPARTS.values() for part in some}
+    pairs = COUNTERPARTS | ({ROLLOUT: (ROLLOUT,)} if ROLLOUT in parts else {})
+    on_the_path = ON_THE_PATH | {ROLLOUT: (ROLLOUT,)}
+    named = {part for some in pairs.values() for part in some}
     phases = [
         Phase(
             name,
             sum(parts.get(part, 0.0) for part in some),
-            sum(path.phases.get(phase, 0.0) for phase in ON_THE_PATH[name]),
+            sum(path.phases.get(phase, 0.0) for phase in on_the_path[name]),
         )
-        for name, some in COUNTERPARTS.items()
+        for name, some in pairs.items()
     ]
     phases += [Phase(part, value, 0.0) for part, value in parts.items() if part not in named]
     return Expectation(seconds=seconds, simulated=step, phases=tuple(phases), facts=facts)

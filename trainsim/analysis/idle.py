@@ -18,7 +18,8 @@ class Occupancy(NamedTuple):
 
     ``gap`` is the idle time before each row, ``cause`` the row that ended it (of all lanes, or -1), ``beside`` whether
     that was another chain of this rank, ``work`` the time that the row took and ``waited`` what its messages kept it
-    waiting besides. ``aside`` is the part of the other gaps in which another chain of this rank worked.
+    waiting besides. ``aside`` is the part of the other gaps in which another chain of this rank worked. ``begin`` is
+    when the rollout ahead of the passes was over, from which ``first`` and ``last`` count.
     """
 
     rows: Ints
@@ -30,6 +31,7 @@ class Occupancy(NamedTuple):
     aside: Floats
     first: float
     last: float
+    begin: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -60,7 +62,7 @@ def gaps(lane: Lane) -> tuple[Floats, Floats]:
 def occupancy(lanes: Lanes, lane: Lane, within: Bools) -> Occupancy:
     """What the passes of a compute chain take of the rows *within*."""
     own = np.flatnonzero(lane.busy & within)
-    rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]))
+    rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]) & ~lane.generates)
     rows = rows[rows <= (own[-1] if len(own) else -1)]
     length = lane.end[rows] - lane.posted[rows]
     waited = np.where(lane.busy[rows], lane.seconds[rows, COLUMN["pp"]], length)
@@ -69,6 +71,8 @@ def occupancy(lanes: Lanes, lane: Lane, within: Bools) -> Occupancy:
     collectives = [other.number for other in lanes.others[lane.owner] if not other.seconds[:, WORK].any()]
     beside[beside] = np.isin(lanes.chain_of[cause[beside]], collectives)
     since, gap = (of[rows] for of in gaps(lane))
+    ahead = np.flatnonzero(lane.generates & within)
+    begin = float(lane.end[ahead[-1]]) if len(ahead) else 0.0
     return Occupancy(
         rows=rows,
         gap=gap,
@@ -77,8 +81,9 @@ def occupancy(lanes: Lanes, lane: Lane, within: Bools) -> Occupancy:
         work=length - waited,
         waited=waited,
         aside=np.where(beside, 0.0, worked_beside(lanes, lane, since, gap).sum(1)),
-        first=float(lane.posted[own[0]]) if len(own) else 0.0,
-        last=float(lane.end[own[-1]]) if len(own) else 0.0,
+        first=float(lane.posted[own[0]]) - begin if len(own) else 0.0,
+        last=float(lane.end[own[-1]]) - begin if len(own) else 0.0,
+        begin=begin,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainsim.contracts.instructions import EARLY, KINDS
+from trainsim.contracts.rollout import WORKS
 
 COLUMN = {kind: k for k, kind in enumerate(KINDS)}
 """The column of a kind in every array of seconds per kind."""
@@ -15,6 +16,9 @@ BUSY = PASSES | {EARLY}
 
 UPDATE = "update"
 """What a template's ``work`` says when it ends a step."""
+
+ROLLOUT = frozenset(WORKS)
+"""What a template's ``work`` says when it is a part of a rollout: generation ahead of the passes."""
 
 BACKWARD = frozenset({"B", "I", "W"})
 """The passes that are not forward."""
@@ -31,6 +35,9 @@ PARTS = {
     "optimizer": ("optimizer",),
     "bubble": (),
     "other": ("host", "copy", "delay", "other"),
+    "prefill": ("prefill",),
+    "decode": ("decode",),
+    "scoring": ("scoring",),
 }
 """The rows of a breakdown, in the order in which they are printed, and the kinds of spans that each one
 holds."""
@@ -52,6 +59,9 @@ TITLES = {
     "optimizer": "optimizer",
     "bubble": "waiting for other stages",
     "other": "host, copies of parameters and gradients, delays",
+    "prefill": "prompts of the rollout",
+    "decode": "tokens of the rollout, one by one",
+    "scoring": "forward passes over what was generated",
 }
 """What each row of a breakdown is, for people."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.analysis.kinds import BUSY, COLUMN, PASSES, UPDATE
+from trainsim.analysis.kinds import BUSY, COLUMN, PASSES, ROLLOUT, UPDATE
 from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import KINDS
 from trainsim.contracts.record import COMPUTE
@@ -25,7 +25,8 @@ class Lane:
     """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
     for late peers inside the row; ``first`` and ``last`` are the kinds of its first and last span; ``task`` is the
     number of the task that a row belongs to, ``in_pass`` and ``busy`` whether that is a pass, or a pass or an early
-    update. ``literal``: the row shared a resource. ``messages`` is what the chain carries, if it carries messages."""
+    update, ``generates`` whether it is a part of a rollout. ``literal``: the row shared a resource. ``messages`` is
+    what the chain carries, if it carries messages."""
 
     number: int
     owner: int
@@ -42,6 +43,7 @@ class Lane:
     cause: Ints
     in_pass: Bools
     busy: Bools
+    generates: Bools
     literal: Bools
     messages: Messages | None
 
@@ -203,7 +205,8 @@ class Lanes:
             number=k, owner=owner, name=name, run=rows.run, posted=rows.posted, start=rows.start, end=rows.end,
             first=sums.first[rows.run], last=sums.last[rows.run], seconds=seconds, held=held, task=rows.task,
             cause=rows.cause, in_pass=np.array([work in PASSES for work in works])[fact],
-            busy=np.array([work in BUSY for work in works])[fact], literal=rows.literal,
+            busy=np.array([work in BUSY for work in works])[fact],
+            generates=np.array([work in ROLLOUT for work in works])[fact], literal=rows.literal,
             messages=self.trace.messages.get(name),
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from trainsim.contracts.trace import Trace
 from trainsim.hardware.cluster import Cluster
 
 STATES = ("weights", "gradients", "optimizer")
-CATEGORIES = (*STATES, "gathered", "activations", "logits", "buffers", "temporary", "slack", "framework")
+CATEGORIES = (*STATES, "gathered", "activations", "logits", "kv_cache", "buffers", "temporary", "slack", "framework")
 """What memory is for, in the order in which pictures stack it."""
 
 NEARLY_FULL = 0.95
@@ -210,11 +210,11 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
     """Levels of all categories of one class; of one that never changes a single number is kept."""
     static = lanes.trace.memory[rank_class]
     held = [_level(changes, k, getattr(static, name, 0.0) * (name != "slack")) for k, name in enumerate(CATEGORIES)]
-    slack, framework = CATEGORIES.index("slack"), CATEGORIES.index("framework")
-    given_out = _sum(held) - held[framework]
+    slack, framework, cache = (CATEGORIES.index(name) for name in ("slack", "framework", "kv_cache"))
+    given_out = _sum(held) - held[framework] - held[cache]
     held[slack] = static.slack * np.maximum.accumulate(given_out)
     top = _sum(held)
-    at = int((given_out + held[framework]).argmax())
+    at = int((given_out + held[framework] + held[cache]).argmax())
     times = np.concatenate([[0.0], changes.times, [lanes.duration]])
     return StageMemory(
         stage=int(lanes.stage[rank_class]),

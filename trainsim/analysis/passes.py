@@ -134,8 +134,9 @@ def in_flight(tasks: TaskTable) -> int:
 class Moment(NamedTuple):
     """The pass of a rank's compute chain at one moment, or what it does outside the passes.
 
-    ``phase`` is a value of NAMES, or ``update`` for all that follows the passes; ``microbatch`` and ``chunk`` are -1
-    outside passes. ``idle``: the pass is over and the next has not begun. ``chunks`` are those of the rank.
+    ``phase`` is a value of NAMES, ``rollout`` for all before the passes, or ``update`` for all that follows them;
+    ``microbatch`` and ``chunk`` are -1 outside passes. ``idle``: the pass is over and the next has not begun.
+    ``chunks`` are those of the rank.
     """
 
     phase: str
@@ -153,6 +154,8 @@ class Moment(NamedTuple):
         """
         if self.phase == "update":
             return "in the update after the passes"
+        if self.phase == "rollout":
+            return "in the rollout before the passes"
         if self.phase == "start":
             return "at the start of the step"
         chunk = f", chunk {self.chunk}" if self.chunks > 1 else ""
@@ -164,6 +167,9 @@ def moment(lanes: Lanes, rank: int, at: float) -> Moment:
     c = int(lanes.trace.rank_class[rank])
     passes = passes_of(lanes, c)
     begun = np.flatnonzero((passes.start <= at) & (passes.end > passes.start))
+    lane = lanes.compute[c]
+    if (lane.generates & (lane.posted <= at) & (at < lane.end)).any():
+        return Moment("rollout")
     if any(span.start <= at < span.end for span in update_spans(lanes, c)):
         return Moment("update")
     if not len(begun):

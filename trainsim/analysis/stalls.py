@@ -16,7 +16,8 @@ WARMUP, STEADY, COOLDOWN = range(3)
 
 
 class StagePhases(NamedTuple):
-    """Of each row of an ``Occupancy`` its phase, and when (seconds) the steady state and the cool-down begin."""
+    """Of each row of an ``Occupancy`` its phase, and when (seconds from the start of the passes) the steady state and
+    the cool-down begin."""
 
     of_row: Ints
     steady_from: float
@@ -40,8 +41,8 @@ def phases(lanes: Lanes, lane: Lane, taken: Occupancy) -> StagePhases:
     at = np.arange(len(row_works))
     return StagePhases(
         of_row=np.where(at <= first, WARMUP, np.where(at > last, COOLDOWN, STEADY)),
-        steady_from=float(lane.posted[taken.rows[first]]) if len(backward) else taken.last,
-        cooldown_from=float(lane.end[taken.rows[last]]) if len(forward) else 0.0,
+        steady_from=float(lane.posted[taken.rows[first]]) - taken.begin if len(backward) else taken.last,
+        cooldown_from=float(lane.end[taken.rows[last]]) - taken.begin if len(forward) else 0.0,
     )
 
 

@@ -189,7 +189,8 @@ class Messages:
     """A communicator of messages: every rank sends to the one that is ``distance`` further in its pipeline.
 
     ``carries`` is ``forward`` (activations), ``backward`` (gradients), ``control`` (handshakes, which take no time and
-    no link), or anything.
+    no link), or anything. ``engine`` is (tp, pp) of inference engines that lie behind each other: then the
+    pipelines are theirs, and rings.
 
     >>> print(Messages("forward", 1), Messages("backward", -1), Messages("forward", -1), Messages("control", -1))
     pp-forward pp-backward pp-forward-reverse control-previous
@@ -197,6 +198,7 @@ class Messages:
 
     carries: str
     distance: int
+    engine: tuple[int, int] | None = None
 
     @property
     def chain(self) -> str:

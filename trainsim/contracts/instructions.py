@@ -37,6 +37,9 @@ KINDS = (
     "dp",
     "offload",
     "other",
+    "prefill",
+    "decode",
+    "scoring",
 )
 """What a span is for: the lanes' colours and the rows of the breakdown."""
 
@@ -275,13 +278,15 @@ class Memory:
     gathered: float = 0.0
     buffers: float = 0.0
     framework: float = 0.0
+    kv_cache: float = 0.0
     slack: float = 0.0
     host: float = 0.0
     nvme: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.optimizer + self.gathered + self.buffers + self.framework
+        states = self.weights + self.gradients + self.optimizer
+        return states + self.gathered + self.buffers + self.framework + self.kv_cache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

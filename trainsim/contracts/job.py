@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from trainsim.contracts.allocation import Allocation
+from trainsim.contracts.rollout import Rollout
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.transformer import Transformer
@@ -129,6 +130,7 @@ class Training:
     document: int = 0  # tokens that a token's document has on average; 0: attention does not stay in documents
     delay_wgrad: bool = False  # weight gradients of experts run while gradients of their tokens are on their way
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
+    rollout: Rollout | None = None  # the sequences that a step generates before it trains on them
 
     @property
     def number_bytes(self) -> int:

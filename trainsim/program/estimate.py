@@ -37,6 +37,14 @@ class Estimate:
     seconds: float
     parts: dict[str, float]
 
+    def with_part(self, name: str, seconds: float) -> Estimate:
+        """The same with one more part.
+
+        >>> Estimate(seconds=1.0, parts={"steady": 1.0}).with_part("rollout", 2.0).seconds
+        3.0
+        """
+        return Estimate(seconds=self.seconds + seconds, parts={**self.parts, name: seconds})
+
 
 def estimate(parts: Parts) -> Estimate:
     """Expected seconds of a step of the job behind *parts*, by part: steady, fill and drain, messages, dp, update."""

@@ -19,16 +19,18 @@ from trainsim.errors import InvalidProgram
 from trainsim.garbage import no_search_for_cycles
 from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
+from trainsim.program.rollout import RolloutPlan, rollout_plan, with_rollout
 from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lowered:
-    """A lowered job: the parts that it was made from and the system that the engine runs."""
+    """A lowered job: the parts that it was made from, the system that the engine runs, and how it generates."""
 
     parts: Parts
     system: System
+    rollout: RolloutPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +42,7 @@ class Draft:
     program_of: Ints
     communicators: Mapping[Peers, Communicator] = field(default_factory=dict)
     owner: Ints
+    rollout: RolloutPlan | None = None
 
 
 def lower(job: Job) -> Lowered:
@@ -60,7 +63,7 @@ def lowered(parts: Parts) -> Lowered:
         check(draft)
     system = _system(draft)
     verify(system)
-    return Lowered(parts=parts, system=system)
+    return Lowered(parts=parts, system=system, rollout=draft.rollout)
 
 
 # -- the passes --------------------------------------------------------------------------------------------------
@@ -80,6 +83,18 @@ def stage_programs(draft: Draft) -> Draft:
     number = np.array([different.index(each) for each in parts.uneven], np.int64)[place]
     programs = tuple(rank_program(each, rank) for rank in range(parts.job.parallel.pp) for each in different)
     return replace(draft, programs=programs, program_of=stage * len(different) + number)
+
+
+def rollouts(draft: Draft) -> Draft:
+    """What a step generates, ahead of its passes."""
+    plan = rollout_plan(draft.parts, draft.programs)
+    if plan is None:
+        return draft
+    tp, pp = plan.rollout.tp, 1 if plan.rollout.separate else plan.rollout.pp
+    rank = np.arange(len(draft.program_of), dtype=np.int64)
+    pairs, program_of = np.unique(draft.program_of * pp + rank // tp % pp, return_inverse=True)
+    programs = (with_rollout(draft.programs[k // pp], draft.parts, plan, k % pp) for k in pairs.tolist())
+    return replace(draft, programs=tuple(programs), program_of=program_of.astype(np.int64), rollout=plan)
 
 
 def delays(draft: Draft) -> Draft:
@@ -144,6 +159,7 @@ def _check_communicators(draft: Draft) -> None:
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], Callable[[Draft], None]], ...] = (
     (stage_programs, _check_programs),
+    (rollouts, _check_programs),
     (delays, _check_programs),
     (communicators, _check_communicators),
     (link_owners, _check_communicators),

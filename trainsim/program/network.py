@@ -67,7 +67,7 @@ class Network:
 
     def _size(self, peers: Peers) -> int:
         if isinstance(peers, Messages):
-            return min(2, self.mesh.size("pp"))
+            return min(2, peers.engine[1] if peers.engine else self.mesh.size("pp"))
         mesh = self.mesh_for(peers)
         ranks = prod(mesh.size(axis) for axis in peers.axes) * (self.replicas if peers.replicates else 1)
         return peers.part.of(ranks) if peers.part else ranks
@@ -81,7 +81,7 @@ class Network:
         key = peers.anywhere
         if key not in self._members:
             if isinstance(key, Messages):
-                self._members[key] = self._neighbours(key, self.mesh.groups("pp"))
+                self._members[key] = self._engines(key) if key.engine else self._neighbours(key, self.mesh.groups("pp"))
             elif key.part:
                 self._members[key] = key.part.cut(self.members(key.whole))
             else:
@@ -167,6 +167,9 @@ class Network:
         """The first group of a communicator, and the others that start in the same node."""
         if isinstance(peers, Group) and peers.part:
             return peers.part.cut(self._near(peers.whole))
+        if isinstance(peers, Messages) and peers.engine:
+            pairs = self._engines(peers)
+            return pairs[np.isin(pairs[:, 0], self._beside(pairs[:1, 0]))]
         axes, mesh = (("pp",), self.mesh) if isinstance(peers, Messages) else (peers.axes, self.mesh_for(peers))
         ranks = self._beside(np.zeros(1, np.int64))
         coordinates = mesh.coordinates(ranks)
@@ -191,6 +194,13 @@ class Network:
         stage, stages = self.mesh.coordinates(groups[:, 0])["pp"], self.mesh.size("pp")
         mirror = groups + ((stages - 1 - 2 * stage) * self.mesh.stride("pp"))[:, None]
         return np.sort(np.concatenate([groups, mirror], axis=1), axis=1)[2 * stage < stages]
+
+    def _engines(self, messages: Messages) -> Ints:
+        """Pairs of neighbouring ranks of inference engines: the last stage sends to the first."""
+        assert messages.engine is not None
+        tp, pp = messages.engine
+        stages = np.arange(self.mesh.ranks, dtype=np.int64).reshape(-1, pp, tp)
+        return np.stack([stages.ravel(), np.roll(stages, -messages.distance, axis=1).ravel()], axis=1)
 
     def _neighbours(self, messages: Messages, pipelines: Ints) -> Ints:
         """Pairs of neighbouring pipeline ranks: sender and receiver."""

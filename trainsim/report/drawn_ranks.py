@@ -102,7 +102,7 @@ class DrawnRank:
         """When its compute chain waits for collectives and copies of its own, rather than for another rank."""
         rest, others = self.idle, self.lanes.others[self._class]
         messages = set(map(str, self.lanes.trace.messages.values()))
-        carry = {lane.name for lane in others if not lane.seconds[:, WORK].any()} - messages
+        carry = {lane.name for lane in others if not (lane.seconds[:, WORK].any() or lane.generates.any())} - messages
         own = (rest.source == self.stage) & np.isin(np.array(rest.what, str), np.array([*carry], str))
         return joined(Intervals(rest.start, rest.end).where(own))[0]
 

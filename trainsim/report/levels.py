@@ -10,7 +10,7 @@ import numpy as np
 from trainsim.analysis.lanes import Floats, Ints
 from trainsim.analysis.memory import CATEGORIES, MemoryUse, StageMemory
 
-LAST = ("gradients", "gathered", "activations", "logits", "buffers", "temporary", "slack")
+LAST = ("gradients", "gathered", "activations", "logits", "kv_cache", "buffers", "temporary", "slack")
 STACK = (*(category for category in reversed(CATEGORIES) if category not in LAST), *LAST)
 """Categories from the bottom of a picture to its top: what hardly changes lies below what comes and goes."""
 MOST, ENDS = 16, 8

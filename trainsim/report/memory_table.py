@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 SHORT = {
     "weights": "weights", "gradients": "grads", "optimizer": "optim.", "gathered": "gath.", "activations": "activ.",
-    "logits": "logits", "buffers": "buff.", "temporary": "temp.", "slack": "slack", "framework": "frame.",
+    "logits": "logits", "kv_cache": "KV", "buffers": "buff.", "temporary": "temp.", "slack": "slack",
+    "framework": "frame.",
 }  # fmt: skip
 """Categories as heads of columns, so that all of them go into 80 columns."""
 

@@ -44,6 +44,9 @@ ORDER = (
     "copy",
     "delay",
     "other",
+    "prefill",
+    "decode",
+    "scoring",
     "chunk",
 )
 """Drawn, and listed in the legend, in this order."""

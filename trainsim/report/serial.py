@@ -38,6 +38,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         },
         "critical_path": [cause._asdict() for cause in result.critical_path.causes],
         "estimate": _estimate(result),
+        "rollout": None if result.rollout is None else asdict(result.rollout),
         "parameters": result.parameters,
         "simulation": {
             "ranks": result.lanes.ranks,

@@ -37,6 +37,9 @@ LOOKS = {
     "copy": Look("#e3cfa0", "#7a5c1e", "", "copies of parameters and gradients"),
     "delay": Look("#e3342f", "#ffffff", "", "delay (what-if)"),
     "other": Look("#a9a9a9", "#333333", "", "other"),
+    "prefill": Look("#f2e06a", "#4a4200", "", "prefill (rollout)"),
+    "decode": Look("#d9b310", "#3a2f00", "", "decode (rollout)"),
+    "scoring": Look("#a9c47f", "#23380b", ".....", "scoring (rollout)"),
     "chunk": Look("#00000040", "#000000", "", "later chunk"),
     "bubble": Look("#f0f0f0", "#c4c4c4", "", "idle: waiting"),
 }
@@ -54,6 +57,9 @@ PARTS = {
     "optimizer": "#4a4a4a",
     "bubble": "#d0d0d0",
     "other": "#8c8c8c",
+    "prefill": "#f2e06a",
+    "decode": "#d9b310",
+    "scoring": "#a9c47f",
 }
 """Fills of the rows of a breakdown."""
 
@@ -65,6 +71,7 @@ MEMORY = {
     "activations": "#8cc57a",
     "logits": "#4f9a5b",
     "buffers": "#c9b3e6",
+    "kv_cache": "#d9b310",
     "temporary": "#fdc37b",
     "slack": "#e3e3e3",
     "framework": "#bdbdbd",

@@ -13,7 +13,7 @@ from trainsim.errors import NotBuilt, ScenarioError
 from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
-from trainsim.scenario.schema import SlowSpec
+from trainsim.scenario.what_if_section import SlowSpec
 
 Ints = npt.NDArray[np.int64]
 BESIDE = ("delayed_update", "pipeline_read", "pipeline_write")

@@ -18,6 +18,7 @@ from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.perturbations import perturbations
+from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
@@ -76,6 +77,7 @@ def resolve(context: Context) -> Resolved:
     )
     check_context_parallel(context, job)
     check_sharding(context, job)
+    check_rollout(context, job)
     note_without_effect(context, job)
     _note_vocabulary(context, job)
     return Resolved(job=job, values=written_out(context, job))

@@ -14,6 +14,7 @@ from trainsim.scenario import checks
 from trainsim.scenario.context import Context, default
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
+from trainsim.scenario.rollout import resolve_rollout
 from trainsim.scenario.routing import resolve_routing
 from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
 from trainsim.scenario.tensor_parallel import tensor_overlap
@@ -55,13 +56,18 @@ def resolve_training(
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
+        rollout=resolve_rollout(context, model, cluster, parallel, global_batch, length=sequence_length),
     )
 
 
 def _sequence_length(context: Context, model: Transformer, parallel: Parallel) -> int:
     """Tokens of a sequence, as many as the model has positions for and the ranks can cut."""
     length = context.spec.training.sequence_length
-    if length is None:
+    rollout = context.spec.training.rollout
+    if length is None and rollout is not None:
+        length = rollout.prompt_length + rollout.response_length
+        context.derived("training.sequence_length", length, "a prompt and its response")
+    elif length is None:
         length = usual_length(model)
         context.derived("training.sequence_length", length, "not given")
     _note_length(context, length)

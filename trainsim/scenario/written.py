@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel
@@ -61,8 +62,14 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
     return {
         "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
         "loss_scaling": spec.loss_scaling,
+        **({} if training.rollout is None else {"rollout": _given(asdict(training.rollout))}),
         "recompute": {"mode": training.recompute, **parts} if parts else training.recompute,
     }
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """*values* without those that nobody gave."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _within(section: str, names: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LETTERS = {
     "weights": "W", "gradients": "G", "optimizer": "O", "gathered": "g", "activations": "A", "logits": "L",
-    "buffers": "b", "temporary": "t", "slack": "s", "framework": "f",
+    "kv_cache": "K", "buffers": "b", "temporary": "t", "slack": "s", "framework": "f",
 }  # fmt: skip
 """What the bar of memory is written with, so that it reads without colour."""
 
