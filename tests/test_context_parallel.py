@@ -242,7 +242,7 @@ def test_a_ring_is_hidden_by_long_sequences_and_sticks_out_of_short_ones() -> No
     for length in (2048, 16384, 131072):
         traffic = long_run("ring", training__sequence_length=length, **far).communication["cp"]
         shares.append(traffic.exposed_s / traffic.time_s)
-    assert shares[0] > shares[1] > shares[2]
+    assert shares[0] > shares[1] >= shares[2]
     assert shares[2] == pytest.approx(0.0, abs=1e-9)
 
 

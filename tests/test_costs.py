@@ -229,7 +229,10 @@ def test_every_set_of_constants_knows_every_kind(name: str) -> None:
     kernels = load_kernels(name)
     assert sorted(kernels.memory_bound) == KINDS
     assert kernels.attention.fallback in kernels.attention.curves
-    assert all(set(sizes) == {64, 128} for sizes in kernels.attention.curves.values())
+    for curves in kernels.attention.curves.values():
+        assert {64, 128} <= set(curves.together)
+        assert set(curves.forward) in (set(), set(curves.together))
+    assert set(kernels.attention.instead.values()) <= set(kernels.attention.curves)
     assert all(0 < t.efficiency < 1 for t in kernels.gemm.tiles)
 
 

@@ -22,7 +22,7 @@ def test_profiles_are_complete(name: str, precision: str) -> None:
     profile = load_framework(name, precision)
     assert profile.name == name
     assert len(profile.source) > 40
-    assert profile.kernels.attention in {"eager", *load_gpu("h100-sxm5-80gb").kernels.attention.curves}
+    assert profile.kernels.attention in {"eager", "sdpa", *load_gpu("h100-sxm5-80gb").kernels.attention.curves}
     assert profile.communication.tp_overlap in tensor_overlaps
     assert profile.communication.zero1_operation in {"reduce_scatter", "all_reduce"}
     assert profile.communication.bucketed_stages in {"all", "first"}

@@ -161,9 +161,9 @@ def test_what_has_no_effect_is_told(changes: dict[str, Any], key: str, told: str
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb"])
 def test_xformers_runs_as_its_curves_say(gpu: str) -> None:
-    """Slower than FlashAttention-2 where it was measured, as fast where it is assumed to be."""
-    kernels = ("flash2", "xformers", "eager")
-    times = [plain(cluster__gpu=gpu, training__attention=kernel).run().step_time for kernel in kernels]
+    """Slower than FlashAttention-2, faster than scores that go through memory."""
+    kernels, batches = ("flash2", "xformers", "eager"), {"training__micro_batch": 8, "training__global_batch": 64}
+    times = [plain(cluster__gpu=gpu, training__attention=kernel, **batches).run().step_time for kernel in kernels]
     assert times[0] <= times[1] < times[2]
 
 

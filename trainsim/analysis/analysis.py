@@ -212,9 +212,9 @@ class Analysis:
             out.append(f"No kernels were measured on {gpu.name}: its constants are derived from the datasheet.")
         kernel, curves = self.job.training.attention, gpu.kernels.attention
         if kernel != "eager" and kernel not in curves.curves:
-            known = ", ".join(curves.curves)
+            known = ", ".join(curves.named) or "none"
             out.append(
-                f"{kernel} attention is not known on {gpu.name}, {curves.fallback} stands in; {known} are known."
+                f"{kernel} attention is not known on {gpu.name}, {curves.known(kernel)} stands in; {known} are known."
             )
         if self.memory.peak > NEARLY_FULL * self.memory.capacity and self.memory.gpus_fit:
             full = self.memory.peak / self.memory.capacity

@@ -37,9 +37,15 @@ def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: 
     """Seconds of one kernel alone. Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates)``,
     ``attention(batch, heads, kv_heads, seq, head_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes)``.
 
-    Sizes are whole numbers, ``nbytes`` may be text (``"1GiB"``). Raises a TrainsimError that names what is wrong.
+    The ``kernel`` of attention is ``sdpa`` (PyTorch's choice, also where it is left out), ``flash1``, ``flash2``,
+    ``flash3``, ``xformers``, ``cudnn`` or ``cudnn-fp8`` where they run; its ``direction`` is forward or backward. Sizes
+    are whole numbers, ``nbytes`` may be text (``"1GiB"``). Raises a TrainsimError that names what is wrong.
 
     >>> kernel_time("a100-sxm4-80gb", "gemm", m=8192, n=8192, k=8192) < 0.006
+    True
+    >>> whole = {"batch": 1, "heads": 32, "seq": 8192, "head_dim": 128}
+    >>> flash2, flash3 = (kernel_time("h100-sxm5-80gb", "attention", kernel=k, **whole) for k in ("flash2", "flash3"))
+    >>> 1.5 < flash2 / flash3 < 2
     True
     """
     machine = gpu if isinstance(gpu, GPU) else load_gpu(gpu)

@@ -88,10 +88,15 @@ def _attention(
 
 
 def _kernel(gpu: GPU, kernel: object) -> str:
-    """A fused kernel with a curve on *gpu*; None: flash2, or what stands in for it there."""
+    """A fused kernel with a curve on *gpu*; None and ``sdpa``: what PyTorch takes, or what stands in for it there."""
     constants = gpu.kernels.attention
-    if kernel is None:
-        return "flash2" if "flash2" in constants.curves else constants.fallback
+    if kernel is None or kernel == "sdpa":
+        return constants.usual if constants.usual in constants.curves else constants.fallback
+    if isinstance(kernel, str) and kernel in constants.absent:
+        raise ScenarioError(
+            f"attention: {kernel} needs {constants.absent[kernel]} and does not run on {gpu.name}; "
+            f"{', '.join(('sdpa', *constants.named))} would"
+        )
     if kernel == "eager":
         raise ScenarioError(
             "attention: eager is no kernel of its own but two gemms (scores and context, with batch=batch x heads) "

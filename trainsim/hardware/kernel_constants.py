@@ -21,6 +21,10 @@ KERNELS = Catalogue(
 )
 
 
+UNNAMED = "generic"
+"""The curves that stand in for kernels that nobody measured."""
+
+
 class Tile(NamedTuple):
     """Output block of a GEMM kernel and the part of the peak that a full wave of it reaches."""
 
@@ -37,11 +41,30 @@ class Rate(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Efficiency of an attention kernel over length S: ``efficiency * S/(S + ramp) * S/(S + block)``."""
+    """Efficiency of an attention kernel over length S: ``efficiency * S/(S + ramp) * S/(S + block)``, the second factor
+    only if causal (blocks on the diagonal are half wasted); then the ramp counts twice."""
 
     efficiency: Annotated[float, SOME]
     ramp: float
     block: float
+
+    def at(self, length: float, *, causal: bool) -> float:
+        """Part of the peak that is reached with so many keys.
+
+        >>> Curve(0.6, 100, 200).at(1000, causal=False)
+        0.5454545454545454
+        """
+        reached = self.efficiency * length / (length + self.ramp * (2 if causal else 1))
+        return reached * length / (length + self.block) if causal else reached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCurves:
+    """Curves of a fused attention kernel by head size: of forward and backward ``together``, and of ``forward`` where
+    it was measured by itself. Backward is what is left; without curves of its own forward is as efficient as both."""
+
+    together: dict[int, Curve]
+    forward: dict[int, Curve] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +88,31 @@ class GemmConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionConstants:
-    """Curves by kernel and head size (the nearest of 64 and 128), and a wave term over blocks of queries."""
+    """Curves by kernel, and how long the longest block of queries takes where there are few of them."""
 
-    curves: dict[str, dict[int, Curve]]
-    fallback: str  # curve of a kernel that nobody measured here
+    curves: dict[str, AttentionCurves]
+    fallback: str  # its curves stand in for a kernel that nobody measured here
+    instead: dict[str, str] = field(default_factory=dict)  # stands in for this kernel, in place of the fallback
+    absent: dict[str, str] = field(default_factory=dict)  # kernels that do not run here, and what they need
     query_block: int
-    wave_sharpness: float
+    block_alone: dict[str, float]  # by direction: a block that has an SM for itself over its share of a full one
     overhead: dict[str, float]  # by direction
     sustained: float
+
+    def known(self, kernel: str) -> str:
+        """The kernel whose curves *kernel* goes by."""
+        return kernel if kernel in self.curves else self.instead.get(kernel, self.fallback)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The kernels that run here and have curves of their own."""
+        return tuple(kernel for kernel in self.curves if kernel not in self.absent and kernel != UNNAMED)
+
+    @property
+    def usual(self) -> str:
+        """What PyTorch's scaled_dot_product_attention takes for 16-bit numbers: FlashAttention-2, and its
+        memory-efficient kernel, which is that of xformers, where that does not run."""
+        return "xformers" if "flash2" in self.absent else "flash2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

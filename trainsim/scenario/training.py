@@ -11,7 +11,8 @@ from trainsim.models.layer_kind import LayerKind
 from trainsim.models.recompute_modules import recompute_modules
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
-from trainsim.scenario.context import Context, default
+from trainsim.scenario.attention import SINGLE, attention_kernel
+from trainsim.scenario.context import Context
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.rollout import resolve_rollout
@@ -20,7 +21,6 @@ from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
 from trainsim.scenario.tensor_parallel import tensor_overlap
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-SINGLE = ("fp32", "tf32")
 USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
 MICROBATCHES_PER_STAGE = 4  # where the scenario names no global batch
 
@@ -49,7 +49,7 @@ def resolve_training(
         recompute=mode,
         recompute_layers=layers,
         recompute_modules=modules,
-        attention=_attention(context, framework),
+        attention=attention_kernel(context, framework, cluster.gpu),
         attention_mask=spec.attention_mask,
         tp_overlap=tensor_overlap(context, framework, parallel),
         routing=resolve_routing(context, model),
@@ -151,19 +151,6 @@ def _recompute(context: Context) -> tuple[str, int | None, tuple[str, ...]]:
         context.require(checks.Fault(key, "modules can be given with mode: selective only"))
     with context.at(f"{key}.modules"):
         return spec.mode, spec.layers, tuple(map(recompute_modules.canonical, spec.modules))
-
-
-def _attention(context: Context, framework: Framework) -> str:
-    """Fused attention kernels take 16-bit numbers or fewer; in single precision only the unfused one runs."""
-    spec = context.spec.training
-    if spec.precision not in SINGLE:
-        return str(default(context, "training.attention", spec.attention, framework.kernels.attention))
-    if spec.attention not in (None, "eager"):
-        reason = f"no such kernel takes {spec.precision}; eager does, or precision: bf16"
-        context.require(checks.Fault("training.attention", reason))
-    if framework.kernels.attention != "eager":
-        context.derived("training.attention", "eager", f"{framework.kernels.attention} takes no {spec.precision}")
-    return "eager"
 
 
 def _gradient_bytes(context: Context, framework: Framework) -> int:

@@ -10,25 +10,20 @@ from trainsim.scenario.scenario import Scenario
 from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
 
-FUSED = "flash2"
-"""The attention kernel that runs on every GPU and keeps no scores."""
-UNNAMED = "generic"
-"""The curve that stands in for kernels that nobody measured."""
-
 
 @way("attention that keeps no scores", MEMORY)
 def fused_attention(scenario: Scenario, job: Job) -> Iterator[Change]:
     """A fused kernel, where scores are kept."""
     if job.training.attention == "eager":
-        yield _attention(FUSED)
+        yield _attention(job.cluster.gpu.kernels.attention.usual)
 
 
 @way("attention kernel", TIME)
 def attention_kernel(scenario: Scenario, job: Job) -> Iterator[Change]:
-    """Every kernel with a curve of its own on this GPU, but the job's; one in fp8 only for a job in fp8 or less."""
-    curves = job.cluster.gpu.kernels.attention.curves
-    named = [kernel for kernel in curves if kernel != UNNAMED]
-    for kernel in named or [FUSED]:
+    """Every kernel that runs on this GPU and has curves of its own, but the job's; one in fp8 only for a job in fp8 or
+    less."""
+    constants = job.cluster.gpu.kernels.attention
+    for kernel in constants.named or (constants.usual,):
         quantized = kernel.endswith("fp8") and job.training.precision not in LOW_PRECISION
         if kernel != job.training.attention and not quantized:
             yield _attention(kernel)
