@@ -124,6 +124,7 @@ class Training:
     attention: str = "flash2"
     attention_mask: str = "none"  # where a mask of all pairs of tokens is made that each rank holds: none | gpu | host
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async
+    loss_parallel: bool = True  # the loss works on a vocabulary that is cut over tp
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it

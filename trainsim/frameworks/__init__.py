@@ -36,6 +36,7 @@ class KernelProfile:
     fused_pointwise: bool  # bias + GELU and bias + dropout + add are one kernel each
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float
+    loss_parallel: bool  # the loss works on a cut vocabulary; else logits are gathered over tp before it
     accumulation_fused: bool  # the weight gradient's GEMM adds into the main buffer
     accumulation_bytes_per_parameter: float  # else: traffic of adding a microbatch's gradient to it; 0: assigned
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
@@ -62,6 +63,7 @@ class CommunicationProfile:
 
     tp_overlap: Literal["none", "wgrad", "userbuffers", "async"]
     userbuffers_splits: Annotated[int, Bounds(1, 64)]  # of a product whose sums userbuffers scatter meanwhile
+    uneven_sequence: Literal["refused", "padded"]  # a sequence that tp does not divide, under sequence parallelism
     zero3_overlap: bool  # the same where parameters are shared too
     gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
     gradient_bytes: Annotated[int, Bounds(2, 4)]  # on the wire, per parameter

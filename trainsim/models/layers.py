@@ -140,15 +140,20 @@ def _further(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
 
 
 def _logits(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
-    """The output product, and what becomes of its result."""
+    """The output product, and what becomes of its result, cut over tp or gathered before the loss."""
     shape, style = make.shape, make.style
-    columns = shape.padded_vocab // shape.tp
-    logits, held = float(shape.tokens * columns), style.saved.logits
+    columns, cut = shape.padded_vocab // shape.tp, style.loss_parallel or shape.tp == 1
+    logits, held = float(shape.tokens * columns * (1 if cut else shape.tp)), style.saved.logits
+    sums = (4.0 * shape.tokens,) * 3  # maximum, target's logit, sum of exponentials: fp32 per token
+    gather = () if cut else (Exchange("logits gather", "tp", "all_gather", shape.element * logits),)
     loss = Operation(
         name="loss",
-        forward=(MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),),
+        forward=(
+            *gather,
+            MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),
+        ),
         input_gradient=(MemoryBound("loss", "cross_entropy", 0.3 * style.loss_bytes_per_logit * logits),),
-        reduced=(4.0 * shape.tokens,) * 3,  # maximum, target's logit, sum of exponentials: fp32 per token
+        reduced=sums if cut else (),
         saved=held.kept * logits,
         transient_forward=held.forward * logits,
         transient=held.backward * logits,

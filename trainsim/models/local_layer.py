@@ -40,7 +40,8 @@ class LocalLayer:
         self.kept_width = self.query_width + kept_heads * (kind.query_dim + kind.value_dim)
         self.ffn_width = kind.ffn_hidden // shape.tp
         self.fc1_width = self.ffn_width * (2 if kind.gated_mlp else 1)
-        self.boundary = float(shape.element * shape.tokens * kind.hidden)
+        gathered = shape.norm_tokens * shape.tp if shape.sequence_parallel else shape.tokens  # with what pads them
+        self.boundary = float(shape.element * gathered * kind.hidden)
         self.dropout = style.dropout and kind.dropout
 
     def moves(self, name: str, kind: str, nbytes: float) -> MemoryBound:

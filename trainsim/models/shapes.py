@@ -84,8 +84,9 @@ class Shape:
 
     @property
     def norm_tokens(self) -> float:
-        """Tokens in the regions of norm and dropout, which sequence parallelism cuts over tp as well."""
-        return self.tokens / self.tp if self.sequence_parallel else self.tokens
+        """Tokens in the regions of norm and dropout, which sequence parallelism cuts over tp as well: as many as the
+        largest part has."""
+        return float(self.micro_batch * -(-self.queries // self.tp)) if self.sequence_parallel else self.tokens
 
     @property
     def gathered_by(self) -> int:
@@ -124,6 +125,7 @@ class Style:
     fused_pointwise: bool = True
     softmax_passes: float = 1.0
     loss_bytes_per_logit: float
+    loss_parallel: bool = True
     saved: Saved
     selective: str = "attention"
     recompute_modules: tuple[str, ...] = ()  # what selective recomputation does again; (): as the framework's rule says
@@ -142,6 +144,7 @@ def style_of(framework: Framework, attention: str | None = None) -> Style:
         fused_pointwise=framework.kernels.fused_pointwise,
         softmax_passes=framework.kernels.softmax_passes,
         loss_bytes_per_logit=framework.kernels.loss_bytes_per_logit,
+        loss_parallel=framework.kernels.loss_parallel,
         saved=framework.memory.saved,
         selective=framework.memory.selective,
         weight_gradients=framework.memory.weight_gradients,

@@ -46,7 +46,9 @@ def shape_of(job: Job) -> Shape:
 def style_for(job: Job) -> Style:
     """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds, and
     where replicas share the sums each adds its part."""
-    style = replace(style_of(job.framework, job.training.attention), recompute_modules=job.training.recompute_modules)
+    style = style_of(job.framework, job.training.attention)
+    modules, parallel_loss = job.training.recompute_modules, job.training.loss_parallel
+    style = replace(style, recompute_modules=modules, loss_parallel=parallel_loss)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
     nbytes = style.accumulation_bytes

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from trainsim.contracts.job import Parallel, Training
 from trainsim.errors import InvalidPlan
 from trainsim.models.transformer import Transformer
+from trainsim.scenario.attention import SINGLE
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.routing import experts_of
-from trainsim.scenario.training import SINGLE
 from trainsim.schedules.lookup import facts
 
 OVERLAPPED = "interleaved-1f1b-overlap"

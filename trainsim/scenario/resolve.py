@@ -9,6 +9,7 @@ from typing import Any
 from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.contracts.job import Job, Parallel, Pipeline, Training
 from trainsim.errors import NotBuilt, ScenarioError, UnknownName
+from trainsim.frameworks import Framework
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
@@ -22,6 +23,7 @@ from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
 from trainsim.scenario.sharding_values import resolve_sharding, with_framework
+from trainsim.scenario.tensor_parallel import uneven_sequence
 from trainsim.scenario.training import length_in, resolve_training
 from trainsim.scenario.without_effect import note_without_effect
 from trainsim.scenario.written import written_out
@@ -54,7 +56,7 @@ def resolve(context: Context) -> Resolved:
         context.require(fault, NotBuilt)
     allocation = find_allocation(context, cluster)
     gpus = allocation.ranks(cluster.ranks)
-    parallel = _parallel(context, model, cluster.gpus_per_node, gpus)
+    parallel = _parallel(context, model, framework, gpus=gpus, gpus_per_node=cluster.gpus_per_node)
     training = resolve_training(context, model, cluster, framework, parallel)
     spreads = spec.pipeline.vocabulary_parallel
     pipeline = _pipeline(context, model, parallel, training)
@@ -93,19 +95,27 @@ def _note_vocabulary(context: Context, job: Job) -> None:
         context.derived("model.padded_vocab", job.padded_vocab, reason)
 
 
-def _parallel(context: Context, model: Transformer, gpus_per_node: int, gpus: int) -> Parallel:
+def _divides_over_tp(context: Context, model: Transformer, framework: Framework) -> None:
+    """Raise what tensor parallelism cannot cut, layer by layer of another kind."""
     spec, training = context.spec.parallel, context.spec.training
     for kind in counted(model.kinds):
+        length = length_in(kind, training, model)
+        padded = uneven_sequence(context, framework, length)
         context.require(
             checks.tensor_parallel(
                 tp=spec.tp,
                 heads=kind.heads,
                 kv_heads=kind.kv_heads,
                 ffn_hidden=kind.ffn_hidden,
-                sequence_length=length_in(kind, training, model),
-                sequence_parallel=spec.sequence_parallel,
+                sequence_length=length,
+                sequence_parallel=spec.sequence_parallel and not padded,
             )
         )
+
+
+def _parallel(context: Context, model: Transformer, framework: Framework, *, gpus: int, gpus_per_node: int) -> Parallel:
+    spec = context.spec.parallel
+    _divides_over_tp(context, model, framework)
     context.require(
         checks.product(
             tp=spec.tp,

@@ -123,6 +123,7 @@ class TrainingSpec(ScenarioSection):
     attention: Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"] | None = None
     attention_mask: Literal["none", "gpu", "host"] = "none"
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
+    loss_parallel: bool | None = None
     moe: RoutingSpec | None = None
     moe_overlap: bool = False
     delay_wgrad: bool = False

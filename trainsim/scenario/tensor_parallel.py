@@ -1,4 +1,4 @@
-"""What tensor parallelism brings along: how its collectives overlap, as the framework can."""
+"""What tensor parallelism brings along, as the framework can: overlap, the loss, sequences that it does not divide."""
 
 from __future__ import annotations
 
@@ -31,3 +31,26 @@ def tensor_overlap(context: Context, framework: Framework, parallel: Parallel) -
         context.require(Fault(key, reason), ScenarioError)
     context.derived(key, way.outside, f"{name} needs sequence parallelism")
     return way.outside
+
+
+def parallel_loss(context: Context, framework: Framework) -> bool:
+    """Whether the loss works on a cut vocabulary; Megatron-LM's always does, and so does a head on all stages."""
+    key, spec = "training.loss_parallel", context.spec
+    given = spec.training.loss_parallel
+    if spec.pipeline.vocabulary_parallel or framework.family == "megatron":
+        if given is False:
+            who = "a head on all pipeline stages" if spec.pipeline.vocabulary_parallel else framework.name
+            context.require(Fault(key, f"{who} has no other loss; true would work, or leave it out"), ScenarioError)
+        return True
+    return bool(default(context, key, given, framework.kernels.loss_parallel))
+
+
+def uneven_sequence(context: Context, framework: Framework, sequence_length: int) -> bool:
+    """Whether a sequence that tp does not divide is padded, with a note where one is."""
+    spec = context.spec.parallel
+    padded = framework.communication.uneven_sequence == "padded"
+    if padded and spec.sequence_parallel and sequence_length % spec.tp:
+        part = -(-sequence_length // spec.tp)
+        reason = f"{sequence_length} tokens are padded to {part} on each of {spec.tp} ranks, as {framework.name} does"
+        context.derived("parallel.sequence_parallel", "true", reason)
+    return padded

@@ -18,7 +18,7 @@ from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.rollout import resolve_rollout
 from trainsim.scenario.routing import resolve_routing
 from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
-from trainsim.scenario.tensor_parallel import tensor_overlap
+from trainsim.scenario.tensor_parallel import parallel_loss, tensor_overlap
 
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
@@ -55,6 +55,7 @@ def resolve_training(
         routing=resolve_routing(context, model),
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
+        loss_parallel=parallel_loss(context, framework),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
         rollout=resolve_rollout(context, model, cluster, parallel, global_batch, length=sequence_length),
     )

@@ -15,6 +15,7 @@ RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
     "pipeline.p2p": (lambda job: job.parallel.pp == 1, "pp is 1, so there are no messages"),
     "pipeline.vocabulary_parallel": (lambda job: job.parallel.pp == 1, "pp is 1"),
     "training.loss_scaling": (lambda job: job.training.precision != "fp16", "only the loss of fp16 is scaled"),
+    "training.loss_parallel": (lambda job: job.parallel.tp == 1, "tp is 1"),
     "training.tp_overlap": (lambda job: job.parallel.tp == 1, "tp is 1"),
     "simulation.seed": (lambda job: True, "nothing in this simulation is random"),
 }

@@ -29,6 +29,13 @@ def attention_kernel(scenario: Scenario, job: Job) -> Iterator[Change]:
             yield _attention(kernel)
 
 
+@way("parallel loss", MEMORY, TIME)
+def cut_loss(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """A loss over the cut vocabulary, where logits are gathered before it."""
+    if job.parallel.tp > 1 and not job.training.loss_parallel:
+        yield Change(kind="kernels", title="parallel loss", values={"training.loss_parallel": True})
+
+
 @way("8-bit optimizer", MEMORY)
 def small_optimizer(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Adam with moments of one byte."""
