@@ -51,6 +51,7 @@ class HostProfile:
     operations_forward: int  # kernels that the host launches per layer
     operations_backward: int
     operations_per_collective: int
+    operations_routed: int  # for which the host waits per layer of experts that drop no token; twice as many backward
     blocking: bool  # launches are synchronous: host and GPU time add up
     cuda_graph: bool
     recompute_seconds: Seconds  # saving and restoring the RNG state per recomputed layer

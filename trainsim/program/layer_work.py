@@ -73,6 +73,9 @@ def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[s
             for operations in (layer_operations(kind, shape, style), usual)
         ]
         out = {key: max(0, number + counts[0][key] - counts[1][key]) for key, number in out.items()}
+    if kind.moe is not None and not job.training.routing.pad_to_capacity:
+        waits = job.framework.host.operations_routed
+        out = {"forward": out["forward"] + waits, "backward": out["backward"] + 2 * waits}
     return out
 
 
