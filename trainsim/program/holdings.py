@@ -5,7 +5,7 @@ The parameters of each pipeline rank: how many of which part of a stage, their s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainsim.contracts.groups import EXPERT_REPLICAS
 from trainsim.contracts.job import Job
@@ -139,9 +139,11 @@ class Holdings:
             dense = ParameterGroup(name=DENSE, chunks=held, replicas=alike, tensors=self.trained(rank, tp=tp))
             return (dense, self._experts(stages, whole=tp == 1)) if self.job.experts_apart else (dense,)
         adapters = tuple(self.gradients(s) for s in stages)
+        apart = (replace(self._experts(stages, whole=tp == 1), trained=False),) if self.job.experts_apart else ()
         return (
             ParameterGroup(name=ADAPTERS, chunks=adapters, replicas=alike, tensors=self.trained(rank, tp=tp)),
             ParameterGroup(name=FROZEN, chunks=held, replicas=alike, trained=False),
+            *apart,
         )
 
     def _experts(self, stages: Sequence[Stage], *, whole: bool) -> ParameterGroup:

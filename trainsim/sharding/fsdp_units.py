@@ -42,9 +42,10 @@ def units(job: Job) -> list[FsdpUnit]:
     """
     whole_model = whole(job)
     apart = _apart(job)
+    tuned = job.model.lora is not None  # adapters are on no experts, so these are frozen
     held, trained = (
-        {part: count - apart.get(part, (0, 0))[0] for part, count in counts.items()}
-        for counts in (whole_model.held_by_part, whole_model.trained_by_part)
+        {part: count - apart.get(part, (0, 0))[0] * trains for part, count in counts.items()}
+        for counts, trains in ((whole_model.held_by_part, True), (whole_model.trained_by_part, not tuned))
     )
 
     def unit(first: int, last: int) -> FsdpUnit:
@@ -54,7 +55,7 @@ def units(job: Job) -> list[FsdpUnit]:
         return FsdpUnit(first, last, elements, elements if some and flat else some)
 
     layers = (unit(k, k) for k in range(whole_model.last - 1, 0, -1))
-    experts = {k: FsdpUnit(k, k, here, here, experts=True) for k, (_, here) in apart.items() if here}
+    experts = {k: FsdpUnit(k, k, here, here * (not tuned), experts=True) for k, (_, here) in apart.items() if here}
     return [unit(whole_model.last, 0), *(u for layer in layers for u in (layer, experts.get(layer.first)) if u)]
 
 
