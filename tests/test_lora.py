@@ -271,3 +271,15 @@ def test_the_host_updates_adapters_only() -> None:
     whole = lower(scenario(**FLAT, **away).resolve()).system.programs[0].memory
     assert frozen.weights == 0.0
     assert frozen.host < 0.3 * whole.host  # parameters in 16 bits, and next to no states
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "fsdp"])
+def test_frozen_experts_are_held_and_not_reduced(strategy: str) -> None:
+    """A rank holds its share of the experts under adapters, however they are dealt: fsdp as much as with ep 1."""
+    moe = {"model__moe": {"experts": 8, "top_k": 2, "expert_ffn_hidden": 64}, "model__ffn_hidden": 256}
+    jobs = {ep: scenario(sharding__strategy=strategy, parallel={"ep": ep}, **moe, **SMALL).resolve() for ep in (1, 2)}
+    program = {ep: lower(job).system.programs[0] for ep, job in jobs.items()}
+    experts = 2.0 * jobs[1].model.layers * 8 * 3 * 64 * jobs[1].model.hidden  # bytes
+    saved = 0.0 if strategy == "fsdp" else experts / 2
+    assert program[1].memory.weights - program[2].memory.weights == pytest.approx(saved)
+    assert _bytes(program[2], "reduce") == pytest.approx(_bytes(program[1], "reduce"))

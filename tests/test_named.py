@@ -301,3 +301,10 @@ def test_a_scenario_starts_from_another(tmp_path: Path) -> None:
     (tmp_path / "low.yaml").write_text(yaml.safe_dump({**PLAIN, "training": {"optimizer": "adm"}}))
     with pytest.raises(TrainsimError, match=r"low\.yaml:\d+: training\.optimizer = 'adm': .*Did you mean 'adam'"):
         Scenario.load(tmp_path / "high.yaml").resolve()
+
+
+def test_a_field_of_a_model_in_a_file_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "wide.yaml").write_text("base: llama-3-8b\nname: wide\nlayers: 4\n")
+    (tmp_path / "job.yaml").write_text("model: wide.yaml\ncluster: {topology: dgx_h100, nodes: 1}\n")
+    changed = Scenario.load(tmp_path / "job.yaml").replace({"model.layers": 2})
+    assert changed.resolve().model.layers == 2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from trainsim.documents.origin import Key, dotted, key_of
+from trainsim.documents.origin import Key, Origin, dotted, key_of
 from trainsim.errors import ScenarioError
 from trainsim.hardware.topology import MERGED, OVERRIDES
 from trainsim.models.reading import load_model
@@ -14,10 +14,11 @@ from trainsim.scenario.named import NAMED
 from trainsim.scenario.schema_errors import known_keys, unknown_key
 
 
-def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def changed(data: Mapping[str, Any], changes: Mapping[str, Any], *, origin: Origin | None = None) -> dict[str, Any]:
     """A copy of *data* with the value at each dotted path of *changes* replaced.
 
-    A catalogue model becomes a mapping when one of its fields is set. Raises ScenarioError for a path that cannot be.
+    A model's name or path (from the folder of *origin*) becomes a mapping when one of its fields is set. Raises
+    ScenarioError for a path that cannot be.
 
     >>> changed({"parallel": {"tp": 4}}, {"parallel.tp": 8, "training.recompute.layers": 2})
     {'parallel': {'tp': 8}, 'training': {'recompute': {'mode': 'full', 'layers': 2}}}
@@ -26,7 +27,7 @@ def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     for path, value in changes.items():
         if not isinstance(path, str):
             raise ScenarioError(f"{path!r} is no path; a path is words with dots, such as 'parallel.tp'")
-        _set(copy, path, plain(value))
+        _set(copy, path, plain(value), origin)
     return copy
 
 
@@ -51,7 +52,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else deepcopy(value)
 
 
-def _set(data: dict[str, Any], path: str, value: Any) -> None:
+def _set(data: dict[str, Any], path: str, value: Any, origin: Origin | None) -> None:
     key = key_of(path)
     here: Any = data
     for n, part in enumerate(key[:-1]):
@@ -59,7 +60,7 @@ def _set(data: dict[str, Any], path: str, value: Any) -> None:
         if isinstance(key[n + 1], int) and not isinstance(inner, list):
             raise ScenarioError(f"{path}: {dotted(key[: n + 1])} has no entries yet; set the whole list")
         if not isinstance(inner, dict | list):
-            inner = _opened(key[: n + 1], inner, path)
+            inner = _opened(key[: n + 1], inner, path, origin)
             here[part] = inner
         here = inner
     last = key[-1]
@@ -90,7 +91,7 @@ def _get(here: Any, part: str | int, path: str) -> Any:
     return here.get(part)
 
 
-def _opened(key: Key, value: Any, path: str) -> dict[str, Any]:
+def _opened(key: Key, value: Any, path: str, origin: Origin | None) -> dict[str, Any]:
     """The mapping that a short form stands for."""
     if value is None and (_of_machine(key) or (_is_open(key) and dotted(key) not in NAMED)):
         return {}
@@ -103,7 +104,7 @@ def _opened(key: Key, value: Any, path: str) -> dict[str, Any]:
         what = f"{key[-1]} is a single value, not a section" if known else unknown_key(key)
         raise ScenarioError(f"{path}: {what}")
     if key == ("model",) and isinstance(value, str):
-        return load_model(value).to_dict()
+        return load_model(value, origin=origin).to_dict()
     if key == ("training", "recompute"):
         return {"mode": value or "full"}
     if value is None:

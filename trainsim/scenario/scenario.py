@@ -59,7 +59,7 @@ class Scenario:
 
     def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """A new scenario with other values at dotted paths such as ``parallel.tp``; this one stays as it is."""
-        return Scenario(changed(self.data, changes), self.origin.without(map(key_of, changes)))
+        return Scenario(changed(self.data, changes, origin=self.origin), self.origin.without(map(key_of, changes)))
 
     @cached_property
     def spec(self) -> ScenarioSpec:
