@@ -196,6 +196,22 @@ class TestAlike:
         assert [g.name for g in holdings.groups(0)] == ["dense"]
 
 
+class TestHost:
+    """Where no token is dropped the host waits for their number."""
+
+    def test_filled_up_experts_need_no_number(self) -> None:
+        waiting = scenario(parallel={"ep": 8}).run()
+        filled = scenario(parallel={"ep": 8}, training={"moe": {"capacity_factor": 1.0, "pad_to_capacity": True}}).run()
+        graph = {"base": "megatron-core", "host": {"cuda_graph": True}}
+        assert filled.step_time < waiting.step_time
+        assert scenario(parallel={"ep": 8}, framework=graph).run().step_time < filled.step_time
+
+    def test_a_layer_takes_what_the_host_takes(self) -> None:
+        """Small layers: 3 ms forward and 6 ms backward each (Megatron-Bridge's Qwen3-30B, micro-batches of one)."""
+        result = scenario(parallel={"ep": 8}).run()
+        assert result.step_time > 4 * 4 * 9e-3  # layers, micro-batches
+
+
 class TestImbalance:
     """The rank that gets most tokens sets the pace."""
 
@@ -301,6 +317,7 @@ def test_every_pipeline_carries_experts(schedule: str) -> None:
         (MOE, {"training": {"moe": {"imbalance": {"loads": [1, 2]}}}}, "has 2 shares, and there are 8 experts"),
         (MOE, {"training": {"moe": {"imbalance": {}}}}, "write one of zipf"),
         (MOE, {"training": {"moe": {"pad_to_capacity": True}}}, "needs a capacity_factor"),
+        (MOE, {"training": {"moe": {"capacity_factor": 5}}}, "4 or less would work"),
         (MOE, {"parallel": {"tp": 2, "ep": 2}}, "sequence_parallel: true would work"),
         (MOE, {"parallel": {"etp": 3}}, "etp"),
         (MOE | {"first_dense": 4}, {}, "leave no layer of 4 with experts"),

@@ -22,7 +22,15 @@ FORWARD, BACKWARD = 1.0, 2.5
 
 
 def attention_cost(work: Attention, gpu: GPU) -> Cost:
-    """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision."""
+    """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision.
+
+    A window that leaves little of a long sequence is less efficient, and at worst no help.
+    """
+    cost = _cost(work, gpu)
+    return cost if work.window is None else min(cost, _cost(replace(work, window=None), gpu))
+
+
+def _cost(work: Attention, gpu: GPU) -> Cost:
     constants = gpu.kernels.attention
     whole = _in_blocks(work, constants.query_block)
     waves = whole.batch * whole.heads * whole.queries / (constants.query_block * gpu.sms)

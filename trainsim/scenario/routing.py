@@ -31,6 +31,12 @@ def resolve_routing(context: Context, model: Transformer) -> Routing:
             Fault("training.moe.pad_to_capacity", "needs a capacity_factor, such as 1.25, to fill experts up to"),
             ScenarioError,
         )
+    if spec.capacity_factor is not None and spec.capacity_factor > moe.experts / moe.top_k:
+        most = moe.experts / moe.top_k
+        reason = (
+            f"an expert gets no token twice, so it never has more than {most:g} times an equal share; {most:g} or less"
+        )
+        context.require(Fault("training.moe.capacity_factor", f"{reason} would work, or leave it out"), ScenarioError)
     return Routing(
         dispatcher=dispatcher,
         dispatch_precision=spec.dispatch_precision,
