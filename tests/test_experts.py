@@ -29,6 +29,8 @@ MODEL: dict[str, Any] = {
     "name": "small", "family": "llama", "layers": 4, "hidden": 1024, "heads": 16, "ffn_hidden": 2048, "vocab": 32000,
 }  # fmt: skip
 TOKENS, HIDDEN, ELEMENT = 2048, 1024, 2
+PROMPT: dict[str, Any] = {"base": "megatron-core", "host": {"operations_routed": 0}}
+"""A host that does not set the pace of small layers."""
 DEGREES: list[dict[str, Any]] = [
     {"ep": 8},
     {"ep": 16},
@@ -42,7 +44,7 @@ def scenario(moe: dict[str, Any] | None = MOE, /, nodes: int = 1, **sections: An
     """A small model on H100s; sections are laid over the defaults."""
     model = MODEL | ({"moe": moe} if moe else {}) | sections.pop("model", {})
     training = {"sequence_length": TOKENS, "micro_batch": 1, "global_batch": 32} | sections.pop("training", {})
-    framework = sections.pop("framework", "megatron-core")
+    framework = sections.pop("framework", PROMPT)
     return Scenario.from_dict(
         {"framework": framework, "model": model, "cluster": {"topology": "dgx_h100", "nodes": nodes},
          "training": training, **sections}
@@ -153,7 +155,7 @@ class TestSharding:
     @pytest.mark.parametrize("strategy", [name for name in strategies if strategies[name].experts_apart])
     def test_states_of_all_ranks_add_up(self, strategy: str, pp: int) -> None:
         """Experts or not, every parameter's states are held once between those who share them."""
-        framework = "pytorch-fsdp2" if strategy == "fsdp" else "megatron-core"
+        framework = "pytorch-fsdp2" if strategy == "fsdp" else PROMPT
         sharding = {"strategy": strategy, "overlap": False}
         one = job(nodes=2, parallel={"ep": 4, "pp": pp}, sharding=sharding, framework=framework)
         parts = work_out(one)
@@ -200,15 +202,16 @@ class TestHost:
     """Where no token is dropped the host waits for their number."""
 
     def test_filled_up_experts_need_no_number(self) -> None:
-        waiting = scenario(parallel={"ep": 8}).run()
-        filled = scenario(parallel={"ep": 8}, training={"moe": {"capacity_factor": 1.0, "pad_to_capacity": True}}).run()
+        waiting = scenario(parallel={"ep": 8}, framework="megatron-core").run()
+        full = {"moe": {"capacity_factor": 1.0, "pad_to_capacity": True}}
+        filled = scenario(parallel={"ep": 8}, training=full, framework="megatron-core").run()
         graph = {"base": "megatron-core", "host": {"cuda_graph": True}}
         assert filled.step_time < waiting.step_time
         assert scenario(parallel={"ep": 8}, framework=graph).run().step_time < filled.step_time
 
     def test_a_layer_takes_what_the_host_takes(self) -> None:
         """Small layers: 3 ms forward and 6 ms backward each (Megatron-Bridge's Qwen3-30B, micro-batches of one)."""
-        result = scenario(parallel={"ep": 8}).run()
+        result = scenario(parallel={"ep": 8}, framework="megatron-core").run()
         assert result.step_time > 4 * 4 * 9e-3  # layers, micro-batches
 
 
@@ -221,14 +224,8 @@ class TestImbalance:
         assert level.step_time == same.step_time
 
     def test_monotone_in_imbalance(self) -> None:
-        graph = {
-            "base": "megatron-core",
-            "host": {"cuda_graph": True},
-        }  # else the host sets the pace of so small layers
         runs = [
-            scenario(parallel={"ep": 8}, training={"moe": {"imbalance": {"zipf": power}}}, framework=graph)
-            .run()
-            .step_time
+            scenario(parallel={"ep": 8}, training={"moe": {"imbalance": {"zipf": power}}}).run().step_time
             for power in (0.0, 0.2, 0.5, 1.0)
         ]
         assert runs == sorted(runs)
