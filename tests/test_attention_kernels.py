@@ -214,3 +214,15 @@ def test_explain_suggests_kernels_that_run(gpu: str) -> None:
     assert "generic" not in kernels
     for kernel in kernels:
         assert run.replace({"training.attention": kernel}).resolve().training.attention == kernel
+
+
+@pytest.mark.parametrize(("gpu", "kernel"), PAIRS)
+@pytest.mark.parametrize("direction", BOTH)
+@pytest.mark.parametrize("length", [8192, 131072])
+def test_a_narrower_window_never_takes_longer(gpu: str, kernel: str, direction: str, length: int) -> None:
+    """Half as many keys take as long at most, and all of them longest."""
+    windows = [1 << power for power in range(length.bit_length())]
+    works = [attention(kernel, direction, queries=length, window=window) for window in (*windows, None)]
+    seconds = [cost(work, load_gpu(gpu), "bf16").seconds for work in works]
+    assert seconds == sorted(seconds)
+    assert seconds[0] < 0.9 * seconds[-1]

@@ -212,7 +212,9 @@ class TestHost:
     def test_a_layer_takes_what_the_host_takes(self) -> None:
         """Small layers: 3 ms forward and 6 ms backward each (Megatron-Bridge's Qwen3-30B, micro-batches of one)."""
         result = scenario(parallel={"ep": 8}, framework="megatron-core").run()
-        assert result.step_time > 4 * 4 * 9e-3  # layers, micro-batches
+        assert (
+            4 * 4 * 9e-3 < result.step_time < 1.5 * 4 * 4 * 9e-3
+        )  # layers, micro-batches; the head and the update too
 
 
 class TestImbalance:
@@ -239,10 +241,10 @@ class TestImbalance:
         assert len(system.programs) == 2
         assert np.bincount(system.program_of).tolist() == [1, 7]
 
-    @pytest.mark.parametrize("pp", [1, 2])
-    def test_folded_is_unfolded(self, pp: int) -> None:
+    @pytest.mark.parametrize("parallel", [{"pp": 1}, {"pp": 2}, {"cp": 2}], ids=str)
+    def test_folded_is_unfolded(self, parallel: dict[str, int]) -> None:
         one = scenario(
-            nodes=2, parallel={"ep": 4, "pp": pp}, training={"moe": {"imbalance": {"zipf": 0.7}}},
+            nodes=2, parallel={"ep": 4, **parallel}, training={"moe": {"imbalance": {"zipf": 0.7}}},
             simulation={"steps": 2},
         )  # fmt: skip
         folded = simulate(one.resolve())
@@ -319,6 +321,8 @@ def test_every_pipeline_carries_experts(schedule: str) -> None:
         (MOE, {"training": {"moe": {"dispatcher": "deep_ep"}}}, "Did you mean 'deepep'"),
         (MOE, {"training": {"moe": {"imbalance": {"loads": [1, 2]}}}}, "has 2 shares, and there are 8 experts"),
         (MOE, {"training": {"moe": {"imbalance": {}}}}, "write one of zipf"),
+        (MOE, {"training": {"moe": {"imbalance": {"loads": [1e308] * 8}}}}, "finite, not inf"),
+        (MOE, {"training": {"moe": {"imbalance": {"loads": [0] * 8}}}}, "must be positive"),
         (MOE, {"training": {"moe": {"pad_to_capacity": True}}}, "needs a capacity_factor"),
         (MOE, {"training": {"moe": {"capacity_factor": 5}}}, "4 or less would work"),
         (MOE, {"parallel": {"tp": 2, "ep": 2}}, "sequence_parallel: true would work"),

@@ -65,3 +65,15 @@ def test_bad_modules() -> None:
         run({"mode": "selective", "modules": ["moe_akt"]})
     with pytest.raises(InvalidPlan, match="mode: selective only"):
         run({"mode": "full", "modules": ["moe_act"]})
+    with pytest.raises(ScenarioError, match="take shared_experts out of training"):
+        run({"mode": "selective", "modules": ["shared_experts"]}, moe={"shared_overlap": True})
+
+
+@pytest.mark.parametrize("module", ["moe", "moe_act"])
+def test_modules_save_the_same_with_shared_experts_under_the_exchange(module: str) -> None:
+    """Bytes of the experts' inner results do not depend on when the shared ones run."""
+    recompute = {"mode": "selective", "modules": [module]}
+    apart, under = ([run(r, moe={"shared_overlap": s}) for r in ("none", recompute)] for s in (False, True))
+    saved = [activations(none) - activations(some) for none, some in (apart, under)]
+    assert saved[0] > 0
+    assert saved[1] == pytest.approx(saved[0])

@@ -10,8 +10,7 @@ from dataclasses import replace
 from trainsim.models.context_parallel import context_parallelisms
 from trainsim.models.local_layer import MASK, LocalLayer
 from trainsim.models.operations import Attention, Gemm, MemoryBound, Operation
-
-SINGLE = 4  # bytes of a number in single precision
+from trainsim.models.shapes import SINGLE
 
 
 def attention(make: LocalLayer) -> tuple[Operation, ...]:

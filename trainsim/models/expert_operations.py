@@ -16,8 +16,8 @@ from trainsim.models.dispatchers import Sent, dispatchers
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.mixture import Moe
 from trainsim.models.operations import Exchange, Gemm, MemoryBound, Operation, Step, Under, Work
+from trainsim.models.shapes import SINGLE
 
-SINGLE = 4  # bytes of a number in single precision
 ROUTED = 6  # passes over the router's fp32 scores: softmax, choice, weights of the chosen, counts per expert
 
 
@@ -185,7 +185,7 @@ class Around:
 
 
 def _under(exchange: Operation, product: Operation) -> Operation:
-    """*exchange* with the kernels of *product* under its slowest collective, forward and backward.
+    """*exchange* with the kernels of *product* under the first that experts' ranks exchange, forward and backward.
 
     A product that tensor parallelism cuts keeps its collective, which stands in front of the exchange.
     """
@@ -204,7 +204,7 @@ def _under(exchange: Operation, product: Operation) -> Operation:
 
 
 def _hidden(steps: tuple[Step, ...], beside: tuple[Step, ...]) -> Iterator[Step]:
-    """*steps* with the kernels *beside* them under the first collective of experts."""
+    """*steps* with the kernels of *beside* under the first collective along ``ep``."""
     kernels: tuple[Work, ...] = tuple(w for w in beside if not isinstance(w, Exchange | Under))
     for step in steps:
         if kernels and isinstance(step, Exchange) and step.axis == "ep":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trainsim.models.layer_kind import GATED, LayerKind
+from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Operation
 from trainsim.models.recompute import CORE, Layer
 from trainsim.models.shapes import Shape
@@ -17,10 +17,6 @@ from trainsim.registry import Registry
 
 Module = Callable[[Sequence[Operation], LayerKind, Shape], Layer]
 recompute_modules: Registry[Module] = Registry("module that can be recomputed")
-
-ACTIVATIONS = (*GATED.values(), "gelu", "relu", "relu2")
-MIXTURE = ("router", "dispatch", "expert fc1", "expert fc2", "combine")
-SHARED = ("shared fc1", "shared fc2")
 
 
 def chosen(layer: Sequence[Operation], kind: LayerKind, shape: Shape, modules: Sequence[str]) -> Layer:
@@ -77,9 +73,9 @@ def mixture(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     if kind.moe is None:
         return tuple(layer)
     names = [o.name for o in layer]
-    first, last = names.index("router"), names.index("combine")
-    whole = (*_span(layer, first, last), *(o for o in layer if o.name in SHARED))
-    return _all_again(layer, whole, keeps=shape.element * shape.norm_tokens * kind.hidden)
+    first, last = names.index("router"), names.index("shared fc2" if "shared fc2" in names else "combine")
+    keeps = shape.element * shape.norm_tokens * kind.hidden
+    return _all_again(layer, layer[first : last + 1], keeps=keeps)
 
 
 @recompute_modules.register("shared_experts")
@@ -88,7 +84,8 @@ def shared_experts(layer: Sequence[Operation], kind: LayerKind, shape: Shape) ->
     names = [o.name for o in layer]
     if "shared fc1" not in names:
         return tuple(layer)
-    return _all_again(layer, _span(layer, names.index("shared fc1"), names.index("shared fc2")), keeps=0.0)
+    first, last = names.index("shared fc1"), names.index("shared fc2")
+    return _all_again(layer, layer[first : last + 1], keeps=0.0)
 
 
 @recompute_modules.register("mlp")
@@ -97,12 +94,9 @@ def dense_mlp(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Laye
     names = [o.name for o in layer]
     if "fc1" not in names:
         return tuple(layer)
+    first, last = names.index("fc1"), names.index("fc2")
     keeps = shape.norm_tokens * kind.hidden * shape.linear_element
-    return _all_again(layer, _span(layer, names.index("fc1"), names.index("fc2")), keeps=keeps)
-
-
-def _span(layer: Sequence[Operation], first: int, last: int) -> Sequence[Operation]:
-    return layer[first : last + 1]
+    return _all_again(layer, layer[first : last + 1], keeps=keeps)
 
 
 def _all_again(layer: Sequence[Operation], some: Sequence[Operation], *, keeps: float) -> Layer:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from trainsim.frameworks import Framework
 from trainsim.frameworks.kept import Saved
 
+SINGLE = 4  # bytes of a number in single precision
 LOW_PRECISION = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.55}
 """Bytes of a number with its part of the scales (one of 8 bits per 32 numbers in mxfp8, per 16 in nvfp4). Linear layers
 only; everything else stays in 16 bits."""

@@ -139,9 +139,14 @@ class Transformer:
         return _kinds(self)
 
     @property
+    def experts(self) -> Moe | None:
+        """The experts of the first layer that has some; None for a dense model."""
+        return next((kind.moe for kind in counted(self.kinds) if kind.moe is not None), None)
+
+    @property
     def has_experts(self) -> bool:
         """Whether some layer is a mixture of experts."""
-        return any(kind.moe is not None for kind in counted(self.kinds))
+        return self.experts is not None
 
     @property
     def norm_parameters(self) -> int:

@@ -24,7 +24,7 @@ from trainsim.schedules.lookup import slices_of
 
 PARTS: Mapping[str, Callable[[int], Part]] = {"within": Within, "across": Across}
 OUTSIDE = ("embedding", "logits")
-"""Operations whose collectives are no module of a layer."""
+"""Operations outside the layers, whose collectives are not those of a layer's modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Blocks:
         return "reduce_scatter" if self.job.parallel.sequence_parallel else "all_reduce"
 
     def _way(self, o: Operation) -> TensorOverlap:
-        """How this operation's collectives overlap; those of the embedding and the head are no module of a layer."""
+        """How this operation's collectives overlap; those of the embedding and the head are outside the layers."""
         way = tensor_overlaps[self.job.training.tp_overlap]
         return tensor_overlaps[way.outside] if o.name in OUTSIDE else way
 

@@ -22,7 +22,7 @@ PLAIN: Mapping[str, Any] = {
     **dict.fromkeys(("parallel_residual", "shared_norm", "post_norms", "cross_attention"), False),
     "qk_norm": "none",
 }
-"""What a layer has not whose kernels a framework's profile counts."""
+"""A plain layer: one of which a framework's profile counts the kernels has none of these."""
 
 
 def shape_of(job: Job) -> Shape:

@@ -10,7 +10,6 @@ from trainsim.models.transformer import Transformer
 from trainsim.scenario.attention import SINGLE
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
-from trainsim.scenario.routing import experts_of
 from trainsim.schedules.lookup import facts
 
 OVERLAPPED = "interleaved-1f1b-overlap"
@@ -44,7 +43,7 @@ def overlapping_schedule(
 
 
 def _experts(model: Transformer, parallel: Parallel) -> Fault | None:
-    if experts_of(model) is None:
+    if not model.has_experts:
         return Fault(KEY, f"{model.name} has no experts; leave it out")
     if parallel.ep == 1:
         return Fault(KEY, "every rank has all experts, so no token travels; parallel.ep: 2 or more, or leave it out")
@@ -64,7 +63,9 @@ def _delayed(name: str, training: Training) -> Fault | None:
 
 def _refused(context: Context, name: str, parallel: Parallel, training: Training) -> Iterator[Fault]:
     if name not in REPLACED:
-        yield Fault(KEY, f"is an order of passes of its own, not {name}; leave pipeline.schedule out")
+        yield Fault(
+            KEY, f"sets the order of passes itself and cannot be combined with {name}; leave pipeline.schedule out"
+        )
     if parallel.pp > 1 and context.spec.pipeline.chunks == 1:
         way = "pipeline.chunks: 2 or more would work, or pp: 1"
         yield Fault(KEY, f"with pp={parallel.pp} it needs several chunks per rank; {way}")

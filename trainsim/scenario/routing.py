@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from trainsim.scenario.context import Context
 from trainsim.scenario.routing_section import ImbalanceSpec
 
 
-def resolve_routing(context: Context, model: Transformer) -> Routing:
-    """The routing of a scenario. Raises ScenarioError for experts that are not there."""
-    spec, moe = context.spec.training.moe, experts_of(model)
+def resolve_routing(context: Context, model: Transformer, *, modules: Collection[str] = ()) -> Routing:
+    """The routing of a scenario that recomputes *modules*.
+
+    Raises ScenarioError for experts that are not there, and for what Megatron-Core refuses to combine
+    (megatron/core/transformer/transformer_config.py).
+    """
+    spec, moe = context.spec.training.moe, model.experts
     if spec is None:
         return Routing()
     if moe is None:
@@ -37,6 +41,10 @@ def resolve_routing(context: Context, model: Transformer) -> Routing:
             f"an expert gets no token twice, so it never has more than {most:g} times an equal share; {most:g} or less"
         )
         context.require(Fault("training.moe.capacity_factor", f"{reason} would work, or leave it out"), ScenarioError)
+    if spec.shared_overlap and "shared_experts" in modules:
+        reason = "shared experts that run under the exchange cannot be recomputed apart from it"
+        way = "leave it out, or take shared_experts out of training.recompute.modules"
+        context.require(Fault("training.moe.shared_overlap", f"{reason}; {way}"), ScenarioError)
     return Routing(
         dispatcher=dispatcher,
         dispatch_precision=spec.dispatch_precision,
@@ -45,11 +53,6 @@ def resolve_routing(context: Context, model: Transformer) -> Routing:
         loads=() if spec.imbalance is None else _loads(context, spec.imbalance, moe),
         shared_overlap=spec.shared_overlap,
     )
-
-
-def experts_of(model: Transformer) -> Moe | None:
-    """The experts of the layers that have some, or None."""
-    return next((kind.moe for kind in model.kinds if kind.moe is not None), None)
 
 
 def _loads(context: Context, spec: ImbalanceSpec, moe: Moe) -> tuple[float, ...]:
@@ -62,9 +65,11 @@ def _loads(context: Context, spec: ImbalanceSpec, moe: Moe) -> tuple[float, ...]
         context.require(
             Fault(f"{key}.loads", f"has {len(spec.loads)} shares, and there are {moe.experts} experts"), ScenarioError
         )
-    if min(spec.loads) < 0 or not 0 < sum(spec.loads) < float("inf"):
-        context.require(Fault(f"{key}.loads", "shares are 0 or more, and some are more"), ScenarioError)
-    return limited([share / sum(spec.loads) * moe.experts for share in spec.loads], moe)
+    total = sum(spec.loads)
+    if min(spec.loads) < 0 or not 0 < total < float("inf"):
+        reason = f"no share may be negative, and their sum must be positive and finite, not {total:g}"
+        context.require(Fault(f"{key}.loads", f"{reason}; [3, 1, 1, ...] would work"), ScenarioError)
+    return limited([share / total * moe.experts for share in spec.loads], moe)
 
 
 def zipf(moe: Moe, power: float, *, seed: int = 0) -> tuple[float, ...]:
@@ -95,7 +100,7 @@ def limited(each: Sequence[float], moe: Moe) -> tuple[float, ...]:
 
 def expert_parallel(model: Transformer, parallel: Parallel) -> Fault | None:
     """Experts are spread over ranks that would otherwise be replicas, or cut the same layers."""
-    moe, ranks = experts_of(model), parallel.tp * parallel.cp * parallel.dp
+    moe, ranks = model.experts, parallel.tp * parallel.cp * parallel.dp
     if moe is None:
         given = [key for key in ("ep", "etp") if getattr(parallel, key) not in (1, parallel.tp)]
         given += ["ep"] if parallel.ep == parallel.tp > 1 else []

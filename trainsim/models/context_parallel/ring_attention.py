@@ -16,8 +16,7 @@ from trainsim.models.context_parallel import ContextParallelism, Core, context_p
 from trainsim.models.context_parallel.numbers import kernels, needs_plain_attention, widths
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.operations import Attention, Exchange, MemoryBound, Operation, Step, Under
-
-SINGLE = 4  # bytes of a number of the result while its parts are added up
+from trainsim.models.shapes import SINGLE
 
 Part = tuple[str, int] | None
 
