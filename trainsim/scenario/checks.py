@@ -121,6 +121,42 @@ def batches(*, global_batch: int, micro_batch: int, dp: int) -> Fault | None:
     return Fault("training.global_batch", message)
 
 
+def micro_batches(*, global_batch: int, accumulation: int, dp: int) -> Fault | None:
+    """micro_batch = global_batch / (dp x accumulation).
+
+    >>> print(micro_batches(global_batch=20, accumulation=8, dp=4).message)
+    20 sequences do not divide by dp 4 x gradient_accumulation 8 = 32; gradient_accumulation=1, 5 would, or global_batch=32
+    """  # noqa: E501
+    step = dp * accumulation
+    if global_batch % step == 0:
+        return None
+    more = divisors(global_batch // dp) if global_batch % dp == 0 else []
+    ways = [offer(more, accumulation, "gradient_accumulation")] if more else []
+    below = [n for n in (global_batch // step * step, -(-global_batch // step) * step) if n]
+    wholes = f"global_batch={', '.join(map(str, below))}"
+    ways.append(f"or {wholes}" if ways else f"{wholes} would")
+    message = f"{global_batch} sequences do not divide by dp {dp} x gradient_accumulation {accumulation} = {step}"
+    return Fault("training.gradient_accumulation", f"{message}; {', '.join(ways)}")
+
+
+def accumulation(*, global_batch: int, micro_batch: int, dp: int, accumulation: int) -> Fault | None:
+    """All three are given, so they have to agree.
+
+    >>> print(accumulation(global_batch=64, micro_batch=2, dp=4, accumulation=4).message)
+    micro_batch 2 x dp 4 x gradient_accumulation 4 = 32, but global_batch is 64; gradient_accumulation=8, micro_batch=4 or global_batch=32 would, or leave one of the three out
+    """  # noqa: E501
+    product = micro_batch * dp * accumulation
+    if product == global_batch:
+        return None
+    numbers = {"gradient_accumulation": micro_batch * dp, "micro_batch": dp * accumulation}
+    ways = [f"{name}={global_batch // other}" for name, other in numbers.items() if global_batch % other == 0]
+    ways.append(f"global_batch={product}")
+    last = f"{', '.join(ways[:-1])} or {ways[-1]}" if len(ways) > 1 else ways[0]
+    shape = f"micro_batch {micro_batch} x dp {dp} x gradient_accumulation {accumulation} = {product}"
+    message = f"{shape}, but global_batch is {global_batch}; {last} would, or leave one of the three out"
+    return Fault("training.gradient_accumulation", message)
+
+
 def positions(*, sequence_length: int, learned: bool, max_positions: int) -> Fault | None:
     """A table of learned positions ends somewhere."""
     if not learned or not max_positions or sequence_length <= max_positions:

@@ -112,9 +112,11 @@ class TrainingSpec(ScenarioSection):
     decoder_length: Length | None = None
     documents: Documents | None = None
     mask: Literal["causal", "document"] | None = None
-    micro_batch: Size = 1
+    micro_batch: Size | None = None
+    gradient_accumulation: Size | None = None
     global_batch: Size | None = None
     precision: Precision = "bf16"
+    gradients: Literal["fp32", "fp16", "bf16"] | None = None
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     accumulation_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     optimizer: Named = "adam"

@@ -11,18 +11,18 @@ from trainsim.models.layer_kind import LayerKind
 from trainsim.models.recompute_modules import recompute_modules
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
-from trainsim.scenario.attention import SINGLE, attention_kernel
+from trainsim.scenario.attention import attention_kernel
+from trainsim.scenario.batches import resolve_batches
 from trainsim.scenario.context import Context
 from trainsim.scenario.fields import short_length
+from trainsim.scenario.gradients import accumulation_dtype, gradient_bytes
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.rollout import resolve_rollout
 from trainsim.scenario.routing import resolve_routing
 from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
 from trainsim.scenario.tensor_parallel import parallel_loss, tensor_overlap
 
-GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
-MICROBATCHES_PER_STAGE = 4  # where the scenario names no global batch
 
 
 def resolve_training(
@@ -33,18 +33,16 @@ def resolve_training(
     missing = checks.units(precision=spec.precision, known=cluster.gpu.flops, gpu=cluster.gpu.name)
     context.require(missing, ScenarioError)
     sequence_length = _sequence_length(context, model, parallel)
-    global_batch = _global_batch(context, parallel)
+    batches = resolve_batches(context, parallel)
     mode, layers, modules = _recompute(context)
     return Training(
         sequence_length=sequence_length,
         decoder_length=_decoder_length(context, model, sequence_length),
         document=_document(context, sequence_length),
-        micro_batch=spec.micro_batch,
-        global_batch=global_batch,
-        microbatches=global_batch // (spec.micro_batch * parallel.dp),
+        **batches._asdict(),
         precision=spec.precision,
-        gradient_bytes=_gradient_bytes(context, framework),
-        accumulation_dtype=_accumulation(context),
+        gradient_bytes=gradient_bytes(context, framework),
+        accumulation_dtype=accumulation_dtype(context),
         optimizer=find_optimizer(context),
         recompute=mode,
         recompute_layers=layers,
@@ -57,7 +55,7 @@ def resolve_training(
         delay_wgrad=spec.delay_wgrad,
         loss_parallel=parallel_loss(context, framework),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
-        rollout=resolve_rollout(context, model, cluster, parallel, global_batch, length=sequence_length),
+        rollout=resolve_rollout(context, model, cluster, parallel, batches.global_batch, length=sequence_length),
     )
 
 
@@ -127,20 +125,6 @@ def length_in(kind: LayerKind, spec: TrainingSpec, model: Transformer) -> int:
     return own or spec.sequence_length or usual_length(model)
 
 
-def _global_batch(context: Context, parallel: Parallel) -> int:
-    """Sequences of a step, which divide into microbatches."""
-    batch, micro_batch = context.spec.training.global_batch, context.spec.training.micro_batch
-    if batch is None:
-        accumulation = MICROBATCHES_PER_STAGE * parallel.pp if parallel.pp > 1 else 1
-        batch = micro_batch * parallel.dp * accumulation
-        reason = f"not given: micro_batch {micro_batch} x dp {parallel.dp} x {accumulation} micro-batches"
-        context.derived("training.global_batch", batch, reason)
-    context.require(checks.batches(global_batch=batch, micro_batch=micro_batch, dp=parallel.dp))
-    reason = f"{batch} sequences / (micro_batch {micro_batch} x dp {parallel.dp})"
-    context.derived("training.microbatches", batch // (micro_batch * parallel.dp), reason)
-    return batch
-
-
 def _recompute(context: Context) -> tuple[str, int | None, tuple[str, ...]]:
     """The mode, and the layers or modules that it is about."""
     spec, key = context.spec.training.recompute, "training.recompute"
@@ -152,32 +136,3 @@ def _recompute(context: Context) -> tuple[str, int | None, tuple[str, ...]]:
         context.require(checks.Fault(key, "modules can be given with mode: selective only"))
     with context.at(f"{key}.modules"):
         return spec.mode, spec.layers, tuple(map(recompute_modules.canonical, spec.modules))
-
-
-def _gradient_bytes(context: Context, framework: Framework) -> int:
-    spec = context.spec.training
-    if spec.gradient_dtype:
-        return GRADIENT_BYTES[spec.gradient_dtype]
-    dtype = gradient_dtype(framework.communication.gradient_bytes, spec.precision)
-    context.derived("training.gradient_dtype", dtype, f"on the wire, as {framework.name} does")
-    return framework.communication.gradient_bytes
-
-
-def gradient_dtype(nbytes: int, precision: str) -> str:
-    """The name of a gradient's type on the wire.
-
-    >>> gradient_dtype(4, "bf16"), gradient_dtype(2, "fp16"), gradient_dtype(2, "fp8")
-    ('fp32', 'fp16', 'bf16')
-    """
-    return "fp32" if nbytes == GRADIENT_BYTES["fp32"] else "fp16" if precision == "fp16" else "bf16"
-
-
-def _accumulation(context: Context) -> str | None:
-    """The scenario's, if it is one that the precision has: 16-bit sums are in the precision of training."""
-    given, precision = context.spec.training.accumulation_dtype, context.spec.training.precision
-    low = "fp16" if precision == "fp16" else "bf16"
-    if given not in (None, "fp32", low) or (given == low and precision in SINGLE):
-        known = "fp32" if precision in SINGLE else f"fp32 and {low}"
-        reason = f"gradients of {precision} are not summed in {given}; {known} would work"
-        context.require(checks.Fault("training.accumulation_dtype", reason), ScenarioError)
-    return given

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
+from trainsim.scenario.gradients import gradient_dtype
 from trainsim.scenario.named import written_names
 from trainsim.scenario.sharding_section import ShardingSpec
-from trainsim.scenario.training import gradient_dtype
 
 
 def written_out(context: Context, job: Job) -> dict[str, Any]:
@@ -60,7 +60,9 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
     some = {"layers": training.recompute_layers, "modules": list(training.recompute_modules)}
     parts = {key: value for key, value in some.items() if value}
     return {
-        "gradient_dtype": spec.gradient_dtype or gradient_dtype(training.gradient_bytes, training.precision),
+        "gradient_dtype": spec.gradient_dtype
+        or spec.gradients
+        or gradient_dtype(training.gradient_bytes, training.precision),
         "loss_scaling": spec.loss_scaling,
         **({} if training.rollout is None else {"rollout": _given(asdict(training.rollout))}),
         "recompute": {"mode": training.recompute, **parts} if parts else training.recompute,

@@ -9,7 +9,7 @@ from trainsim.scenario.checks import divisors
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
-from trainsim.study.ways.kept_batch import keeping_batch
+from trainsim.study.ways.kept_batch import keeping_batch, with_batch
 
 LARGER_BATCH = "larger batch"
 """The kind of changes after which a step trains on more sequences, which is another training."""
@@ -34,7 +34,7 @@ def larger_micro_batch(scenario: Scenario, job: Job) -> Iterator[Change]:
 def larger_batch(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Twice the global batch, for which the pipeline fills and the weights are updated once."""
     twice = 2 * job.training.global_batch
-    yield Change(kind=LARGER_BATCH, title=f"global batch {twice}", values={"training.global_batch": twice})
+    yield Change(kind=LARGER_BATCH, title=f"global batch {twice}", values=with_batch(scenario, job, twice))
 
 
 def _micro_batch(scenario: Scenario, job: Job, size: int) -> Change:

@@ -28,6 +28,15 @@ def keeping_batch(
     changes: dict[str, Any] = {}
     if spec.parallel.dp is not None and dp != parallel.dp:
         changes["parallel.dp"] = None
-    if batch != spec.training.global_batch:
-        changes["training.global_batch"] = batch
+    if batch != spec.training.global_batch or spec.training.gradient_accumulation is not None:
+        changes |= with_batch(scenario, job, batch, micro_batch)
+    return changes
+
+
+def with_batch(scenario: Scenario, job: Job, batch: int, micro_batch: int | None = None) -> dict[str, Any]:
+    """Changes to *batch* sequences per step, of the same micro-batch or *micro_batch*: accumulation follows."""
+    changes: dict[str, Any] = {"training.global_batch": batch}
+    if scenario.spec.training.gradient_accumulation is not None:
+        changes["training.gradient_accumulation"] = None
+        changes["training.micro_batch"] = micro_batch or job.training.micro_batch
     return changes
