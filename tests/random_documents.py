@@ -94,6 +94,8 @@ def _sharding(rng: random.Random, pp: int) -> dict[str, Any]:
 def _value(rng: random.Random, option: Option[Any]) -> Any:
     if isinstance(option.accepts, tuple):
         return rng.choice(option.accepts)
+    if option.automatic and rng.random() < 0.2:
+        return "auto"
     return {
         "count": rng.choice((5_000, 1_000_000, 25_000_000)),
         "count or 0": rng.choice((0, 1_000, 2_000_000)),

@@ -23,13 +23,14 @@ from trainsim.sharding.gradient_copies import FP32, gradient_steps
 from trainsim.sharding.parameter_groups import shared
 from trainsim.sharding.plan import Bucket
 from trainsim.sharding.strategy import Strategy
+from trainsim.sharding.zero3 import sub_group
 
 # Bytes per parameter, counted from the code. Of host memory:
 ADAM = 28.0  # reads gradient, master, momentum and variance, writes the last three, fp32
 SCALING = 8.0  # multiplies the gradient in place: unscaling and clipping, a pass of its own
 # Kept off the GPU:
 STATES = 12.0  # master, momentum, variance
-SUB_GROUP = 1e9  # parameters that are updated together (sub_group_size)
+SUB_GROUP = 1e9  # parameters that are updated together (sub_group_size), where neither scenario nor profile says
 PARAMETER_BUFFER = 5 * 1e8  # parameters that a rank's pinned buffers hold for drives (buffer_count x buffer_size)
 
 
@@ -126,8 +127,13 @@ def sub_groups(rank_plan: RankPlan) -> list[float]:
 
     All but the last are full.
     """
-    whole, rest = divmod(partition(rank_plan), SUB_GROUP)
-    return [SUB_GROUP] * int(whole) + [rest] * (rest > 0)
+    limit = _sub_group(rank_plan)
+    whole, rest = divmod(partition(rank_plan), limit)
+    return [limit] * int(whole) + [rest] * (rest > 0)
+
+
+def _sub_group(rank_plan: RankPlan) -> float:
+    return sub_group(rank_plan.parts.job) or SUB_GROUP
 
 
 def _from_drives(rank_plan: RankPlan) -> Iterator[Instruction]:
@@ -186,7 +192,7 @@ def with_offload(rank_plan: RankPlan, memory: Memory) -> Memory:
         if offload.optimizer == "cpu":
             host += moved * (STATES + FP32 * (2 if offload.delayed_update else 1))
         else:
-            host += offload.buffer_count * min(moved, SUB_GROUP) * FP32
+            host += offload.buffer_count * min(moved, _sub_group(rank_plan)) * FP32
             nvme += moved * (STATES + FP32)
         host += moved * small * _small_copies(rank_plan)
     if offload.parameters != "none":

@@ -15,6 +15,7 @@ from trainsim.models.lora import adapter_tensors
 from trainsim.models.matrices import Tensors, expert_tensors, joined, tensors
 from trainsim.models.shapes import EIGHT_BITS, LOW_PRECISION
 from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
+from trainsim.sharding.zero3 import sub_group
 
 FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
 
@@ -140,8 +141,8 @@ def _step(job: Job, trained: Sequence[Held]) -> float:
     layout, updated = job.framework.memory.states, owned(trained)
     nbytes = 0.0
     if layout.gradient_cast == "step" and gradient_bytes(job) < FULL:
-        bounded = layout.sub_group and any(shards.weights > 1 for _, shards in trained)
-        nbytes += FULL * (min(updated, layout.sub_group) if bounded else updated)
+        limit = sub_group(job) if any(shards.weights > 1 for _, shards in trained) else 0.0
+        nbytes += FULL * (min(updated, limit) if limit else updated)
     if layout.foreach:
         nbytes += job.training.optimizer.foreach_bytes * updated
     return nbytes

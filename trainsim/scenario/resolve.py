@@ -70,7 +70,9 @@ def resolve(context: Context) -> Resolved:
         framework=framework,
         parallel=parallel,
         pipeline=pipeline,
-        sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule),
+        sharding=resolve_sharding(
+            context, framework, cluster, parallel, schedule=pipeline.schedule, hidden=model.hidden
+        ),
         training=training,
         allocation=allocation,
         algorithm=_algorithms(context),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, create_model
+from pydantic import BeforeValidator, Field, PlainSerializer, SerializeAsAny, WrapValidator, create_model
 
 from trainsim.scenario.fields import Count, Degree, Device, NotNegativeCount, ScenarioSection
 from trainsim.sharding import strategies
-from trainsim.sharding.strategy_options import Option
+from trainsim.sharding.strategy_options import AUTO, Option
 
 ACCEPTS: dict[str, Any] = {
     "count": Count,
@@ -68,13 +68,25 @@ def sharding_section() -> type[ShardingSpec]:
 
 @cache
 def _section_of(names: tuple[str, ...], options: tuple[Option[Any], ...]) -> type[ShardingSpec]:
-    fields: dict[str, Any] = {option.name: (_type_of(option.accepts), option.default) for option in options}
-    fields["strategy"] = _type_of(names), None
+    fields: dict[str, Any] = {option.name: (_type_of(option), option.default) for option in options}
+    fields["strategy"] = Literal[*names] | None, None
     return create_model("ShardingSpec", __base__=ShardingSpec, **fields)
 
 
-def _type_of(accepts: str | tuple[str, ...]) -> Any:
-    return (ACCEPTS[accepts] if isinstance(accepts, str) else Literal[*accepts]) | None
+def _type_of(option: Option[Any]) -> Any:
+    accepted = ACCEPTS[option.accepts] if isinstance(option.accepts, str) else Literal[*option.accepts]
+    if option.automatic is not None:
+        accepted = Annotated[accepted, WrapValidator(_unless_auto), PlainSerializer(lambda value: value)]
+    return accepted | None
+
+
+def _unless_auto(value: object, number: Callable[[object], object]) -> object:
+    """``auto`` as it is, and anything else as the number that it must be."""
+    if value == AUTO:
+        return value
+    if isinstance(value, str) and not value.strip()[:1].isdigit():
+        raise ValueError(f"wants a number of elements (500M, 2e8) or {AUTO}")
+    return number(value)
 
 
 def _read(values: Mapping[str, Any]) -> ShardingSpec:

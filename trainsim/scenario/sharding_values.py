@@ -11,6 +11,7 @@ from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.context import Context, default
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import strategies
+from trainsim.sharding.strategy_options import AUTO
 
 
 def with_framework(context: Context) -> Context:
@@ -25,14 +26,16 @@ def with_framework(context: Context) -> Context:
 
 
 def resolve_sharding(
-    context: Context, framework: Framework, cluster: Cluster, parallel: Parallel, schedule: str
+    context: Context, framework: Framework, cluster: Cluster, parallel: Parallel, *, schedule: str, hidden: int
 ) -> Sharding:
     """The strategy and its options; what is left out follows from the machine, the schedule and the framework."""
     spec = context.spec.sharding
     strategy = _strategy(context, parallel, schedule)
     sent = framework.communication
     usual = sent.zero3_overlap if strategies[strategy].shares_parameters else sent.gradient_overlap
-    options = spec.options | _brought(context, strategy, _node(cluster, parallel))
+    options = (
+        spec.options | _automatic(context, strategy, hidden) | _brought(context, strategy, _node(cluster, parallel))
+    )
     return Sharding(
         strategy=strategy,
         overlap=default(context, "sharding.overlap", spec.overlap, usual),
@@ -48,6 +51,17 @@ def _strategy(context: Context, parallel: Parallel, schedule: str) -> str:
     name = "zero1" if parallel.dp > 1 and not whole else "ddp"
     context.derived("sharding.strategy", name, f"as {schedule} needs" if whole else f"dp {parallel.dp}")
     return name
+
+
+def _automatic(context: Context, strategy: str, hidden: int) -> dict[str, Any]:
+    """The options that are written as ``auto``, by the rule of each."""
+    given, out = context.spec.sharding.options, {}
+    for option in strategies[strategy].options:
+        if option.automatic is not None and given.get(option.name) == AUTO:
+            value = out[option.name] = option.automatic.of_hidden(hidden)
+            reason = f"{option.automatic.rule}, hidden {hidden}: Hugging Face's rule for DeepSpeed"
+            context.derived(f"sharding.{option.name}", value, reason)
+    return out
 
 
 def _brought(context: Context, strategy: str, node: int) -> dict[str, Any]:

@@ -5,8 +5,9 @@ is, and a strategy lists those that it understands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from trainsim.contracts.job import Job
 
@@ -23,11 +24,23 @@ ACCEPTED = {
 """What an option can accept, beside a tuple of words, and what that means to a reader."""
 
 
+AUTO = "auto"
+"""Written for an option that has a rule."""
+
+
+class Automatic(NamedTuple):
+    """What ``auto`` means: a number that follows from the width of the model, and its rule in words."""
+
+    of_hidden: Callable[[int], int]
+    rule: str
+
+
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """A key of the scenario's ``sharding`` section, with its default and what is said of it.
 
     ``accepts`` is a key of ``ACCEPTED``, or the words that can be written. Raises ValueError for anything else.
+    ``automatic`` is what ``auto`` stands for; none: it cannot be written.
 
     >>> Option("sync", None, ("every", "last"), "when gradients are reduced").wanted
     'every or last'
@@ -37,6 +50,7 @@ class Option(Generic[T]):
     default: T
     accepts: str | tuple[str, ...]
     doc: str
+    automatic: Automatic | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.accepts, str) and self.accepts not in ACCEPTED:
@@ -46,7 +60,7 @@ class Option(Generic[T]):
     def wanted(self) -> str:
         """What can be written, in words."""
         if isinstance(self.accepts, str):
-            return ACCEPTED[self.accepts]
+            return ACCEPTED[self.accepts] + (f", or {AUTO} ({self.automatic.rule})" if self.automatic else "")
         return " or ".join((", ".join(self.accepts[:-1]), self.accepts[-1]))
 
     def of(self, job: Job) -> T:
@@ -55,8 +69,13 @@ class Option(Generic[T]):
         return self.default if value is None else value
 
 
+# The rules of huggingface/transformers 5, src/transformers/integrations/deepspeed.py (trainer_config_finalize).
 REDUCE_BUCKET: Option[float | None] = Option(
-    "reduce_bucket", None, "count", "elements of gradients that are reduced together; left out: the framework's"
+    "reduce_bucket",
+    None,
+    "count",
+    "elements of gradients that are reduced together; left out: the framework's",
+    Automatic(lambda hidden: hidden**2, "hidden^2"),
 )
 SHARD_SIZE: Option[int | None] = Option(
     "shard_size", None, "group", "ranks that share states; left out: the replicas of a node"

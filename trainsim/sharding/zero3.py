@@ -27,19 +27,35 @@ from trainsim.sharding.plan import Bucket, ShardingPlan
 from trainsim.sharding.quantized import QUANTIZED_GRADIENTS, QUANTIZED_WEIGHTS, exchanged, gathered
 from trainsim.sharding.replicas import across, of_a_node, replicas, within
 from trainsim.sharding.strategy import STATES, Derived, Refusal, Strategy
-from trainsim.sharding.strategy_options import REDUCE_BUCKET, SHARD_SIZE, Option
+from trainsim.sharding.strategy_options import REDUCE_BUCKET, SHARD_SIZE, Automatic, Option
 from trainsim.sharding.tensorwise import Whole, ipg_buckets, whole
 from trainsim.sharding.zero2 import gradient_marks
 from trainsim.sharding.zero2 import refuses as zero2_refuses
 
 Number = Option[float | None]
-PREFETCH: Number = Option("prefetch_bucket", None, "count or 0", "elements gathered ahead of each module")
+PREFETCH: Number = Option(
+    "prefetch_bucket",
+    None,
+    "count or 0",
+    "elements gathered ahead of each module",
+    Automatic(lambda hidden: 9 * hidden**2 // 10, "0.9 hidden^2"),
+)
 MAX_LIVE: Number = Option("max_live_parameters", None, "count or 0", "elements that are gathered at most")
 REUSE: Number = Option(
     "reuse_distance", None, "count or 0", "elements between two uses of a parameter for which it stays"
 )
 PERSISTENT: Number = Option(
-    "persistence_threshold", None, "count or 0", "elements up to which a parameter is never given back"
+    "persistence_threshold",
+    None,
+    "count or 0",
+    "elements up to which a parameter is never given back",
+    Automatic(lambda hidden: 10 * hidden, "10 hidden"),
+)
+SUB_GROUP: Number = Option(
+    "sub_group",
+    None,
+    "count",
+    "elements of a shard that are updated at once (sub_group_size); left out: the framework's",
 )
 SECONDARY: Option[int | None] = Option(
     "secondary_partition", None, "group", "hpZ: ranks that share a second copy of the parameters"
@@ -71,7 +87,7 @@ def partitioned(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shardi
             ),
         ),
         shards={group.name: Shards.of_all(size) for group in groups},
-        norms=_norms(job, sum(whole_model.sizes)),
+        norms=_norms(job, whole_model.trainable / size),
         flights=plan,
         extra={
             "gathered": float(per_element * sum(persistent)),
@@ -81,10 +97,15 @@ def partitioned(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shardi
     )
 
 
-def _norms(job: Job, elements: int) -> tuple[float, ...]:
-    """DeepSpeed adds up the norms of its optimizer's sub-groups one by one, in fp64."""
-    limit = job.framework.memory.states.sub_group
+def _norms(job: Job, elements: float) -> tuple[float, ...]:
+    """DeepSpeed adds up the norms of its optimizer's sub-groups, parts of *elements*, one by one, in fp64."""
+    limit = sub_group(job)
     return (8.0,) * (ceil(elements / limit) if limit else 1)
+
+
+def sub_group(job: Job) -> float:
+    """Elements that are updated at once where parameters are shared; 0: all."""
+    return SUB_GROUP.of(job) or job.framework.memory.states.sub_group
 
 
 def limits_of(job: Job) -> Limits:
@@ -262,7 +283,7 @@ def notes(job: Job) -> Iterator[Derived]:
         yield Derived(QUANTIZED_GRADIENTS.name, "true", reason)
 
 
-OPTIONS = (REDUCE_BUCKET, PREFETCH, MAX_LIVE, REUSE, PERSISTENT)
+OPTIONS = (REDUCE_BUCKET, PREFETCH, MAX_LIVE, REUSE, PERSISTENT, SUB_GROUP)
 QUANTIZED = (QUANTIZED_WEIGHTS, QUANTIZED_GRADIENTS, SECONDARY, SHARD_SIZE)
 ZERO3 = Strategy(
     plan=zero3,
