@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.models.layers import megatron_flops
+from trainsim.program.stages import recompute_modes, virtual_stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,20 @@ def throughput(job: Job, step: float) -> Throughput:
         tokens_per_s_per_gpu=tokens / ranks,
         samples_per_s=samples,
         model_flops_per_gpu=megatron_flops(job.model, recompute="none", **size) / step / ranks,
-        hardware_flops_per_gpu=megatron_flops(job.model, recompute=_repeated(job), **size) / step / ranks,
+        hardware_flops_per_gpu=_with_repeated(job, size) / step / ranks,
         peak_flops_per_gpu=job.cluster.gpu.flops[training.precision],
     )
+
+
+def _with_repeated(job: Job, size: Mapping[str, Any]) -> float:
+    """FLOP of a step with those that are computed again; of some layers as many as their part of all."""
+    once = megatron_flops(job.model, recompute="none", **size)
+    mode = _repeated(job)
+    if mode == "none":
+        return once
+    modes = recompute_modes(job, virtual_stages(job))
+    share = sum(of_layer != "none" for of_layer in modes) / len(modes)
+    return once + share * (megatron_flops(job.model, recompute=mode, **size) - once)
 
 
 def _repeated(job: Job) -> str:

@@ -120,7 +120,9 @@ class Training:
     optimizer: Optimizer = field(default_factory=partial(load_optimizer, "adam"))
     recompute: str = "none"  # none | selective | full
     recompute_modules: tuple[str, ...] = ()  # of selective recomputation; (): the framework's
+    recompute_policy: str | None = None  # of selective recomputation (models/recompute.py); None: the framework's
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
+    recompute_every: int = 1  # of the layers of a rank so many-th are recomputed in full
     attention: str = "flash2"
     attention_mask: str = "none"  # where a mask of all pairs of tokens is made that each rank holds: none | gpu | host
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async
@@ -142,6 +144,17 @@ class Training:
         [2, 4]
         """
         return 4 if self.precision in ("fp32", "tf32") else 2
+
+    def recompute_of(self, place: int, number: int) -> str:
+        """What is recomputed of the layer at *place* of its virtual stage, the *number*-th of its rank (both from 0).
+
+        >>> batches = {"sequence_length": 1, "micro_batch": 1, "global_batch": 1, "microbatches": 1}
+        >>> second = Training(**batches, recompute="full", recompute_every=2)
+        >>> [second.recompute_of(place, place) for place in range(3)]
+        ['none', 'full', 'none']
+        """
+        left_out = self.recompute_layers is not None and place >= self.recompute_layers
+        return "none" if left_out or (number + 1) % self.recompute_every else self.recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

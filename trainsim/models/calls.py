@@ -8,9 +8,9 @@ every module and decides at each of them what to gather ahead. The tree of modul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
 
 from trainsim.models.layer_kind import counted
@@ -83,16 +83,18 @@ def modules(model: Transformer, tp: int = 1, *, padded_vocab: int | None = None)
     return Modules(tensors, Module("root", (), _children(tree["called"], outer, inserted)))
 
 
-def calls(root: Module, *, recompute: bool = False) -> tuple[Call, ...]:
+def calls(root: Module, *, recompute: bool | Sequence[bool] = False) -> tuple[Call, ...]:
     """Forward and backward of one microbatch: backward meets a container before what it calls, last call first.
 
-    With *recompute* every layer runs forward once more before its backward (full activation recomputation).
+    With *recompute* every layer, or each for which it is true, runs forward once more before its backward (full
+    activation recomputation).
 
     >>> leaf = Module("attention", (0,)), Module("mlp", (1,))
     >>> [c.module for c in calls(Module("root", (), leaf))]
     ['root', 'attention', 'mlp', 'root', 'mlp', 'attention']
     """
-    return (*_forward(root), *_backward(root, recompute))
+    again = repeat(recompute) if isinstance(recompute, bool) else reversed(recompute)
+    return (*_forward(root), *_backward(root, again))
 
 
 def ready_order(root: Module) -> tuple[int, ...]:
@@ -101,7 +103,7 @@ def ready_order(root: Module) -> tuple[int, ...]:
     >>> ready_order(Module("root", (), (Module("embedding", (0,)), Module("mlp", (1, 2)), Module("head", (0,)))))
     (2, 1, 0)
     """
-    uses = [p for call in _backward(root, False) for p in reversed(call.parameters)]
+    uses = [p for call in _backward(root, repeat(False)) for p in reversed(call.parameters)]
     return tuple(dict.fromkeys(reversed(uses)))[::-1]
 
 
@@ -111,10 +113,11 @@ def _forward(module: Module) -> Iterator[Call]:
         yield from _forward(child)
 
 
-def _backward(module: Module, recompute: bool) -> Iterator[Call]:
+def _backward(module: Module, recompute: Iterator[bool]) -> Iterator[Call]:
+    """Calls from the last to the first; *recompute* says of each layer, in this order, whether it runs again."""
     if module.name in WITHOUT_BACKWARD:
         return
-    if recompute and module.name == "layer":
+    if module.name == "layer" and next(recompute):
         yield from _forward(module)
     yield Call(module.name, module.parameters, False)
     for child in reversed(module.children):

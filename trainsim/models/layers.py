@@ -20,7 +20,7 @@ from trainsim.models.local_layer import LocalLayer
 from trainsim.models.lora import adapted
 from trainsim.models.operations import Exchange, MemoryBound, Operation, Work
 from trainsim.models.projections import projections
-from trainsim.models.recompute import selective
+from trainsim.models.recompute import policies
 from trainsim.models.recompute_modules import chosen
 from trainsim.models.shapes import Shape, Style, style_of
 from trainsim.models.transformer import Transformer
@@ -44,7 +44,7 @@ def layer_operations(kind: LayerKind, shape: Shape, style: Style) -> tuple[Opera
     layer = adapted(_layer(kind, shape, style), kind, shape, style)
     if style.recompute_modules:
         return chosen(layer, kind, shape, style.recompute_modules)
-    return selective[style.selective](layer, kind, shape)
+    return policies[style.selective](layer, kind, shape)
 
 
 def _layer(kind: LayerKind, shape: Shape, style: Style) -> tuple[Operation, ...]:

@@ -1,7 +1,7 @@
 """
 Selective recomputation: of the operations of a layer, which drop what they saved and run again before backward.
 
-A way of choosing is a function in ``selective``; a framework's profile names its own.
+A policy is a function in the registry ``policies``; a framework's profile names its own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from dataclasses import replace
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Exchange, Gemm, Operation, Under
 from trainsim.models.shapes import Shape
+from trainsim.registry import Registry
 
 Layer = tuple[Operation, ...]
+Policy = Callable[[Sequence[Operation], LayerKind, Shape], Layer]
+policies: Registry[Policy] = Registry("policy of selective recomputation")
 
 CORE = ("scores", "softcap", "softmax", "attention dropout", "context")
 
 
+@policies.register("attention")
 def attention(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     """Scores, softmax and dropout, where they are kept (Korthikanti et al. 2022); fused attention keeps no scores."""
     return tuple(replace(o, dropped=o.saved, again=o.forward) if _is_core(o) else o for o in layer)
@@ -28,6 +32,7 @@ def _is_core(o: Operation) -> bool:
     return o.name.removeprefix("cross ") in CORE
 
 
+@policies.register("products", "op")
 def products(layer: Sequence[Operation], kind: LayerKind, shape: Shape) -> Layer:
     """All but every second product and the result of fused attention (pytorch/torchtitan's selective checkpointing).
 
@@ -58,9 +63,3 @@ def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operati
     return replace(
         o, dropped=o.saved - share * o.output, again=tuple(w for w in work if not isinstance(w, Gemm) or w.n)
     )
-
-
-selective: dict[str, Callable[[Sequence[Operation], LayerKind, Shape], Layer]] = {
-    "attention": attention,
-    "products": products,
-}

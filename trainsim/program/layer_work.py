@@ -48,7 +48,8 @@ def style_for(job: Job) -> Style:
     where replicas share the sums each adds its part."""
     style = style_of(job.framework, job.training.attention)
     modules, parallel_loss = job.training.recompute_modules, job.training.loss_parallel
-    style = replace(style, recompute_modules=modules, loss_parallel=parallel_loss)
+    policy = job.training.recompute_policy or style.selective
+    style = replace(style, selective=policy, recompute_modules=modules, loss_parallel=parallel_loss)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
     nbytes = style.accumulation_bytes

@@ -26,7 +26,7 @@ from trainsim.program.layer_work import head_launches, launches_of, shape_of, st
 from trainsim.program.network import Network
 from trainsim.program.pieces import Block
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
-from trainsim.program.stages import Stage, virtual_stages
+from trainsim.program.stages import Stage, recompute_modes, virtual_stages
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
@@ -203,17 +203,17 @@ def _parts(job: Job, blocks: Blocks, *, shape: Shape) -> Parts:
 def _layers(blocks: Blocks, stages: Sequence[Stage], shape: Shape, style: Style) -> tuple[Block, ...]:
     """The block of every layer, worked out once per kind and way to run it.
 
-    Partial recomputation is that of the first layers of each stage; under adapters nothing below the first layer is
-    trained. The stages of a second replica hold the same layers as those of the first.
+    Recomputation may be that of the first layers of each stage, or of every so many-th of a rank; under adapters
+    nothing below the first layer is trained. The stages of a second replica hold the same layers as those of the first.
     """
-    job, training = blocks.job, blocks.job.training
-    limit, split = training.recompute_layers, facts(job.pipeline.schedule).split
+    job, split = blocks.job, facts(blocks.job.pipeline.schedule).split
+    modes = recompute_modes(job, stages)
     made: dict[tuple[LayerKind, str, bool], Block] = {}
     out: list[Block] = []
     for stage in stages:
         for place, kind in enumerate(job.model.kinds[stage.first : stage.first + stage.layers]):
             lowest = kind.lora is not None and stage.embedding and place == 0
-            recompute = training.recompute if limit is None or place < limit else "none"
+            recompute = modes[stage.first + place]
             key = kind, recompute, lowest
             if key not in made:
                 operations = layer_operations(kind, shape, style)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -63,3 +65,17 @@ def virtual_stages(job: Job) -> tuple[Stage, ...]:
         )
         for index in range(length * shape.replicas)
     )
+
+
+def recompute_modes(job: Job, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """What is recomputed of each layer of the model, in forward order: none | selective | full.
+
+    The layers of a rank are numbered through its chunks, as torchtitan does (distributed/activation_checkpoint.py).
+    """
+    before: Counter[int] = Counter()
+    modes: dict[int, str] = {}
+    for stage in stages[: len(job.pipeline.layout)]:
+        for place in range(stage.layers):
+            modes[stage.first + place] = job.training.recompute_of(place, before[stage.rank] + place)
+        before[stage.rank] += stage.layers
+    return tuple(modes[layer] for layer in sorted(modes))

@@ -84,10 +84,13 @@ class PipelineSpec(ScenarioSection):
 
 
 class RecomputeSpec(ScenarioSection):
-    """Recompute of a part of a stage: ``layers`` of each virtual stage, or ``modules`` of every layer."""
+    """Recompute of a part of a stage: ``layers`` of each virtual stage or ``every`` so many-th layer, ``modules`` of
+    every layer, or what a ``policy`` chooses."""
 
     mode: Literal["none", "selective", "full"]
     layers: Size | None = None
+    every: Size | None = None
+    policy: str | None = None
     modules: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
 
 

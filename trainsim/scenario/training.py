@@ -8,7 +8,6 @@ from trainsim.errors import ScenarioError
 from trainsim.frameworks import Framework
 from trainsim.hardware.cluster import Cluster
 from trainsim.models.layer_kind import LayerKind
-from trainsim.models.recompute_modules import recompute_modules
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
 from trainsim.scenario.attention import attention_kernel
@@ -17,9 +16,10 @@ from trainsim.scenario.context import Context
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.gradients import accumulation_dtype, gradient_bytes
 from trainsim.scenario.named import find_optimizer
+from trainsim.scenario.recomputation import resolve_recompute
 from trainsim.scenario.rollout import resolve_rollout
 from trainsim.scenario.routing import resolve_routing
-from trainsim.scenario.schema import RecomputeSpec, TrainingSpec
+from trainsim.scenario.schema import TrainingSpec
 from trainsim.scenario.tensor_parallel import parallel_loss, tensor_overlap
 
 USUAL_SEQUENCE = 2048  # tokens, where neither scenario nor model says
@@ -34,7 +34,7 @@ def resolve_training(
     context.require(missing, ScenarioError)
     sequence_length = _sequence_length(context, model, parallel)
     batches = resolve_batches(context, parallel)
-    mode, layers, modules = _recompute(context)
+    mode, recompute_parts = resolve_recompute(context)
     return Training(
         sequence_length=sequence_length,
         decoder_length=_decoder_length(context, model, sequence_length),
@@ -45,12 +45,11 @@ def resolve_training(
         accumulation_dtype=accumulation_dtype(context),
         optimizer=find_optimizer(context),
         recompute=mode,
-        recompute_layers=layers,
-        recompute_modules=modules,
+        **recompute_parts,
         attention=attention_kernel(context, framework, cluster.gpu),
         attention_mask=spec.attention_mask,
         tp_overlap=tensor_overlap(context, framework, parallel),
-        routing=resolve_routing(context, model, modules=modules),
+        routing=resolve_routing(context, model, modules=recompute_parts.get("recompute_modules", ())),
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
         loss_parallel=parallel_loss(context, framework),
@@ -123,16 +122,3 @@ def length_in(kind: LayerKind, spec: TrainingSpec, model: Transformer) -> int:
     """Tokens of a sequence in a layer: a decoder behind an encoder has its own."""
     own = spec.decoder_length if kind.cross_attention else None
     return own or spec.sequence_length or usual_length(model)
-
-
-def _recompute(context: Context) -> tuple[str, int | None, tuple[str, ...]]:
-    """The mode, and the layers or modules that it is about."""
-    spec, key = context.spec.training.recompute, "training.recompute"
-    if not isinstance(spec, RecomputeSpec):
-        return spec, None, ()
-    if spec.layers and spec.mode != "full":
-        context.require(checks.Fault(key, "layers can be given with mode: full only"))
-    if spec.modules and spec.mode != "selective":
-        context.require(checks.Fault(key, "modules can be given with mode: selective only"))
-    with context.at(f"{key}.modules"):
-        return spec.mode, spec.layers, tuple(map(recompute_modules.canonical, spec.modules))

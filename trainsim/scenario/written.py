@@ -57,7 +57,9 @@ def _plain(value: Any) -> Any:
 def _training(context: Context, job: Job) -> dict[str, Any]:
     """What the job keeps in another form than the scenario."""
     spec, training = context.spec.training, job.training
-    some = {"layers": training.recompute_layers, "modules": list(training.recompute_modules)}
+    some: dict[str, Any] = {"layers": training.recompute_layers, "modules": list(training.recompute_modules)}
+    every = training.recompute_every if training.recompute_every > 1 else None
+    some |= {"every": every, "policy": training.recompute_policy}
     parts = {key: value for key, value in some.items() if value}
     return {
         "gradient_dtype": spec.gradient_dtype

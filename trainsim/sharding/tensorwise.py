@@ -78,7 +78,8 @@ class Whole:
 
 def whole(job: Job) -> Whole:
     """The tensors of *job*'s model on one rank."""
-    return _whole(job.model, job.parallel.tp, job.padded_vocab, job.training.recompute == "full")
+    again = tuple(job.training.recompute_of(k, k) == "full" for k in range(job.model.layers))
+    return _whole(job.model, job.parallel.tp, job.padded_vocab, again)
 
 
 def ipg_buckets(whole_model: Whole, bucket: float) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -93,7 +94,7 @@ def ipg_buckets(whole_model: Whole, bucket: float) -> Iterator[tuple[tuple[int, 
 
 
 @lru_cache(maxsize=64)
-def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: bool) -> Whole:
+def _whole(model: Transformer, tp: int, padded_vocab: int, recompute: tuple[bool, ...]) -> Whole:
     module_tensors = modules(model, tp, padded_vocab=padded_vocab)
     first, base, frozen = _count_embedding(model, tp, padded_vocab), len(module_tensors.tensors), model.lora is not None
     tensors_of = {kind: len(layer_tensors(kind, tp)) for kind in counted(model.kinds)}

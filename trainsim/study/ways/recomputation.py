@@ -18,7 +18,7 @@ def more_recomputation(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Selective and full recomputation; of all layers where it was of some."""
     now = job.training
     more = MODES[MODES.index(now.recompute) + 1 :]
-    yield from map(_recompute, more or (("full",) if now.recompute_layers else ()))
+    yield from map(_recompute, more or (("full",) if now.recompute_layers or now.recompute_every > 1 else ()))
 
 
 @way("less recomputation", TIME)
