@@ -109,6 +109,33 @@ def test_sub_group_is_zero3s() -> None:
         job("zero2", "deepspeed", sub_group=1e9)
 
 
+# parameter_gather_overlap
+
+
+@pytest.mark.parametrize("parallel", [{"parallel__tp": 1, "parallel__pp": 1}, {}])
+def test_gathers_under_the_next_forward_or_in_the_open(parallel: dict[str, object]) -> None:
+    """The same bytes either way; in the open a step waits for all of them."""
+    under, after = (
+        scenario(**parallel, sharding__parameter_gather_overlap=overlapped).run() for overlapped in (True, False)
+    )
+    usual = scenario(**parallel).run()
+    assert under.step_time == usual.step_time < after.step_time, "megatron-core overlaps them"
+    sent = {r.communication["dp"].bytes_per_rank for r in (under, after)}
+    assert len(sent) == 1
+    assert after.communication["dp"].exposed_s > under.communication["dp"].exposed_s
+    note = usual.scenario["derived"]["sharding.parameter_gather_overlap"]
+    assert note == "true  (as megatron-core does)"
+
+
+def test_gathers_that_nobody_can_overlap_are_refused() -> None:
+    with pytest.raises(InvalidPlan, match="overlap: true would work"):
+        scenario(sharding__overlap=False, sharding__parameter_gather_overlap=True).resolve()
+    with pytest.raises(InvalidPlan, match="DeepSpeed gathers all"):
+        scenario(framework="deepspeed", sharding__overlap=True, sharding__parameter_gather_overlap=True).resolve()
+    with pytest.raises(InvalidPlan, match="zero1 has"):
+        scenario(sharding__strategy="ddp", sharding__parameter_gather_overlap=True).resolve()
+
+
 # whole commands
 
 

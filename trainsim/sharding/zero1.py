@@ -14,11 +14,18 @@ from trainsim.sharding.cutting import bucket_size, filled, reductions
 from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness, trained
 from trainsim.sharding.replicas import across, replicas, within
-from trainsim.sharding.strategy import Refusal, Strategy
+from trainsim.sharding.strategy import Derived, Refusal, Strategy
 from trainsim.sharding.strategy_options import REDUCE_BUCKET, Option
 
 INSTANCES = Option(
     "instances", 1, "degree", "groups that share optimizer states among themselves only (Megatron-LM's instances)"
+)
+
+GATHER_OVERLAP: Option[bool | None] = Option(
+    "parameter_gather_overlap",
+    None,
+    "flag",
+    "updated parameters are gathered under the next forward (--overlap-param-gather); left out: the framework's",
 )
 
 
@@ -28,20 +35,24 @@ def zero1(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPla
     With several instances each shares the states among its own ranks: gradients are reduce-scattered within it, the
     shards summed over all, and parameters gathered within it.
     """
-    overlap, trained_groups = job.sharding.overlap, trained(groups)
-    gather_overlap = overlap and job.framework.communication.parameter_gather_overlap
+    trained_groups = trained(groups)
     chunks = range(len(groups[0].chunks))
     return ShardingPlan(
         reductions=tuple(
             by_readiness(b for g in trained_groups for b in _reductions(job, stage, c, g)) for c in chunks
         ),
-        gathers=tuple(
-            by_readiness(b for g in trained_groups for b in _gathers(job, stage, c, g, gather_overlap)) for c in chunks
-        ),
-        overlapped=overlap,
-        gathers_overlapped=gather_overlap,
+        gathers=tuple(by_readiness(b for g in trained_groups for b in _gathers(job, stage, c, g)) for c in chunks),
+        overlapped=job.sharding.overlap,
+        gathers_overlapped=gathers_overlapped(job),
         shards={group.name: Shards(optimizer=_size(job, group)) for group in trained_groups},
     )
+
+
+def gathers_overlapped(job: Job) -> bool:
+    """Whether parameters are gathered under the next forward: as the scenario says, else as the framework does where
+    gradients overlap."""
+    given = GATHER_OVERLAP.of(job)
+    return job.sharding.overlap and job.framework.communication.parameter_gather_overlap if given is None else given
 
 
 def _size(job: Job, group: ParameterGroup) -> int:
@@ -65,8 +76,10 @@ def _reductions(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iter
             yield Bucket("all_reduce", bucket.nbytes / size, bucket.after, across(size), group.name)
 
 
-def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup, overlapped: bool) -> Iterator[Bucket]:
-    """The updated parameters, cut as Megatron-LM cuts gradients."""
+def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterator[Bucket]:
+    """The updated parameters, cut as Megatron-LM cuts gradients, or all at once."""
+    cut = job.sharding.overlap and job.framework.communication.bucket_rule == "megatron"
+    overlapped = cut or gathers_overlapped(job)
     size = bucket_size(job, stage, chunk, overlapped=overlapped, replicas=group.replicas)
     for elements, after in filled(group.chunks[chunk].parts, size):
         nbytes = elements * job.training.number_bytes
@@ -79,6 +92,22 @@ def refuses(job: Job) -> Iterator[Refusal]:
         yield Refusal("instances", "not simulated yet with experts that fewer ranks hold; leave it out")
     if replicas(job) % INSTANCES.of(job):
         yield Refusal("instances", f"{replicas(job)} replicas do not divide into {INSTANCES.of(job)} groups")
+    if GATHER_OVERLAP.of(job) and not job.sharding.overlap:
+        reason = "Megatron-LM gathers under the next forward only where gradients are reduced under the backward"
+        yield Refusal(GATHER_OVERLAP.name, f"{reason}; overlap: true would work, or leave it out")
+    if GATHER_OVERLAP.of(job) and job.framework.family == "deepspeed":
+        reason = "DeepSpeed gathers all parameters at once after the update"
+        yield Refusal(GATHER_OVERLAP.name, f"{reason}; leave it out, or a Megatron profile would do it")
+
+
+def notes(job: Job) -> Iterator[Derived]:
+    """What follows from the framework, and a gather that there is not."""
+    given = GATHER_OVERLAP.of(job)
+    if given and replicas(job) // INSTANCES.of(job) == 1:
+        yield Derived(GATHER_OVERLAP.name, "true", "without effect: nobody shares the states of the optimizer")
+    elif given is None and job.sharding.overlap and replicas(job) > 1:
+        overlapped = "true" if gathers_overlapped(job) else "false"
+        yield Derived(GATHER_OVERLAP.name, overlapped, f"as {job.framework.name} does")
 
 
 strategies.register("zero1")(
@@ -88,7 +117,8 @@ strategies.register("zero1")(
         experts_apart=True,
         shares=frozenset({"optimizer"}),
         saves_more_than=frozenset({"ddp"}),
-        options=(REDUCE_BUCKET, INSTANCES),
+        options=(REDUCE_BUCKET, INSTANCES, GATHER_OVERLAP),
         refuses=refuses,
+        notes=notes,
     )
 )
