@@ -71,9 +71,7 @@ def resolve(context: Context) -> Resolved:
         framework=framework,
         parallel=parallel,
         pipeline=pipeline,
-        sharding=resolve_sharding(
-            context, framework, cluster, parallel, schedule=pipeline.schedule, hidden=model.hidden
-        ),
+        sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule, model.hidden),
         training=training,
         allocation=allocation,
         algorithm=_algorithms(context),

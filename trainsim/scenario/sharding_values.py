@@ -26,7 +26,7 @@ def with_framework(context: Context) -> Context:
 
 
 def resolve_sharding(
-    context: Context, framework: Framework, cluster: Cluster, parallel: Parallel, *, schedule: str, hidden: int
+    context: Context, framework: Framework, cluster: Cluster, parallel: Parallel, schedule: str, hidden: int
 ) -> Sharding:
     """The strategy and its options; what is left out follows from the machine, the schedule and the framework."""
     spec = context.spec.sharding
