@@ -41,6 +41,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "result",
     "scenario",
     "study",
+    "importers",
     "memory",
     "cli",
     "__init__",

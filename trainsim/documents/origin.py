@@ -76,6 +76,10 @@ class Origin:
             return self.below.where(key)
         return (self.place(key) + dotted(self.inside + key)).removesuffix(": ")
 
+    def said(self, key: Key) -> str:
+        """What is known of where a value came from that stands in no file of its own; often nothing."""
+        return self._elsewhere(key) or ""
+
     def part(self, key: Key) -> Origin:
         """The origin of the mapping at *key*, as a document of its own."""
         elsewhere = {k[len(key) :]: text for k, text in self.elsewhere.items() if k[: len(key)] == key}

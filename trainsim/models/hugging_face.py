@@ -67,7 +67,17 @@ def read_config(path: Path) -> dict[str, Any]:
 
     Raises ScenarioError for what is no configuration, and for classes that are not known here.
     """
-    values = _values(path)
+    return as_mapping(_values(path), path)[0]
+
+
+def as_mapping(values: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], frozenset[str]]:
+    """The same for the *values* of a file at *path*, and the keys of the file that were looked at.
+
+    >>> small = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100}
+    >>> mapping, looked_at = as_mapping(small, Path("small.json"))
+    >>> mapping["layers"], "n_layer" in looked_at
+    (2, True)
+    """
     if seen := [key for key in SEEN if values.get(key)]:
         raise ScenarioError(
             f"{path}: a model of more than text ({', '.join(seen)}); only text is simulated: write its text_config as "
@@ -79,11 +89,31 @@ def read_config(path: Path) -> dict[str, Any]:
     kind = _class(path, values, table)
     given = _canonical(values)
     _check_types(path, given)
-    config = Config(path=path, kind=kind, values=table[kind]["defaults"] | given)
+    known = LookedAt(table[kind]["defaults"] | given)
+    config = Config(path=path, kind=kind, values=known)
     mapping = {"name": _name(path), "family": table[kind]["family"], **_common(config)}
     rules = {**hugging_face_rules.RULES, **hugging_face_mixtures.RULES}
     further = rules[kind](config) if kind in rules else {}
-    return {key: value for key, value in (mapping | further).items() if value is not None}
+    names = known.keys_seen | {other for usual in known.keys_seen for other in NAMES.get(usual, ())}
+    looked_at = frozenset({"model_type", "architectures"} | names) & set(values)
+    return {key: value for key, value in (mapping | further).items() if value is not None}, looked_at
+
+
+class LookedAt(dict[str, Any]):
+    """A mapping that remembers the keys that somebody asked for."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        super().__init__(values)
+        self.keys_seen: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of *key*, which counts as looked at."""
+        self.keys_seen.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_seen.add(key)
+        return super().__getitem__(key)
 
 
 def classes() -> dict[str, dict[str, Any]]:

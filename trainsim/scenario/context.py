@@ -30,7 +30,8 @@ class Context:
 
     def shown(self, key: str) -> str:
         """The file, the line, the key and its value, to put before a message."""
-        return f"{self.origin.place(key_of(key))}{self._written(key)}"
+        said = self.origin.said(key_of(key))
+        return f"{self.origin.place(key_of(key))}{f'{said}: ' if said else ''}{self._written(key)}"
 
     def _written(self, key: str) -> str:
         value = value_at(self.data, key_of(key))

@@ -1,0 +1,130 @@
+"""
+JSON and TOML as documents: with the line of every key, like YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trainsim.documents.document import DEEPEST, MOST_VALUES, Document
+from trainsim.documents.origin import Key, Origin
+from trainsim.errors import InvalidData, TrainsimError
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TABLE = re.compile(r"\s*\[(\[?)\s*([^\]]+?)\s*\]")
+_ASSIGNED = re.compile(r"""\s*((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*'))*)\s*=""")
+_DOTTED = re.compile(r"""[\w-]+|"[^"\n]*"|'[^'\n]*'""")
+
+
+def read_json_text(
+    text: str, *, file: str, folder: Path = Path(), error: type[TrainsimError] = InvalidData
+) -> Document:
+    """The document that *text* is as JSON, called *file* in messages. Raises *error*, with the line.
+
+    >>> read_json_text('{"a": {"b": 1}}', file="x.json").origin.where(("a", "b"))
+    'x.json:1: a.b'
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise error(f"{file}: {twice!r} stands twice in one object; keep one")
+        return dict(pairs)
+
+    try:
+        data = json.loads(text.lstrip("\ufeff"), object_pairs_hook=unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as fault:
+        raise error(f"{file}:{fault.lineno}: not valid JSON: {fault.msg}{_hint(text, fault)}") from None
+    except (ValueError, RecursionError) as fault:
+        raise error(f"{file}: not valid JSON: {str(fault) or 'nested too deeply'}") from None
+    if not isinstance(data, dict):
+        raise error(f"{file}:1: holds a {_kind(data)}, where an object ({{...}}) is expected")
+    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=dict(_json_lines(text, file, error))))
+
+
+def read_toml_text(
+    text: str, *, file: str, folder: Path = Path(), error: type[TrainsimError] = InvalidData
+) -> Document:
+    """The document that *text* is as TOML, called *file* in messages. Raises *error*, with the line.
+
+    >>> read_toml_text('[a]\\nb = 1', file="x.toml").origin.where(("a", "b"))
+    'x.toml:2: a.b'
+    """
+    try:
+        data = tomllib.loads(text.lstrip("\ufeff").replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as fault:
+        line = re.search(r"at line (\d+)", str(fault))
+        raise error(f"{file}{f':{line[1]}' if line else ''}: not valid TOML: {fault}") from None
+    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=dict(_toml_lines(text))))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _kind(data: Any) -> str:
+    return "list" if isinstance(data, list) else "single value"
+
+
+def _hint(text: str, fault: json.JSONDecodeError) -> str:
+    """What people usually did where JSON ends."""
+    at, before = text[fault.pos : fault.pos + 2], text[: fault.pos].rstrip()
+    if at[:1] in ("#", "/"):
+        return "; JSON has no comments"
+    if at[:1] in ("}", "]") and before.endswith(","):
+        return "; a comma stands before the end of the list or object"
+    if at[:1] == "'":
+        return "; JSON wants double quotes"
+    if not text.strip():
+        return "; the file is empty"
+    return f" (at {at.splitlines()[0]!r})" if at.strip() else ""
+
+
+def _json_lines(text: str, file: str, error: type[TrainsimError]) -> Iterator[tuple[Key, int]]:
+    """(key, line) of every key and item of a text that is JSON."""
+    path: list[str | int] = []
+    waits: list[bool] = []  # for each open object whether a key comes next; lists never wait
+    line, position = 1, 0
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        if count > 6 * MOST_VALUES or len(path) > DEEPEST:
+            raise error(f"{file}:{line}: too many or too deeply nested values")
+        line, position = line + text.count("\n", position, token.start()), token.start()
+        word = token[0]
+        if word in "{[":
+            if path and isinstance(path[-1], int):
+                yield tuple(path), line
+            path.append("" if word == "{" else 0)
+            waits.append(word == "{")
+        elif word in "}]":
+            path.pop()
+            waits.pop()
+        elif word == "," and path:
+            last = path[-1]
+            path[-1], waits[-1] = (last + 1, False) if isinstance(last, int) else ("", True)
+        elif waits and waits[-1] and word.startswith('"'):
+            path[-1], waits[-1] = json.loads(word), False
+            yield tuple(path), line
+
+
+def _toml_lines(text: str) -> Iterator[tuple[Key, int]]:
+    """(key, line) of the tables and keys of a text that is TOML."""
+    table: Key = ()
+    counts: dict[Key, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TABLE.match(line):
+            table = _parts(header[2])
+            if header[1]:
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            yield table, number
+        elif assigned := _ASSIGNED.match(line):
+            yield (*table, *_parts(assigned[1])), number
+
+
+def _parts(dotted: str) -> Key:
+    return tuple(part.strip("\"'") for part in _DOTTED.findall(dotted))

@@ -1,0 +1,214 @@
+"""
+Several files as one scenario: what they say together, where they contradict each other, and what is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainsim.documents.origin import Key, Origin, key_of
+from trainsim.errors import ScenarioError, shorten
+from trainsim.importers.findings import Fact, Findings, Remark, flattened
+from trainsim.scenario.changes import changed, is_within
+
+if TYPE_CHECKING:
+    from trainsim.scenario.scenario import Scenario
+
+NEEDED: Mapping[str, str] = {
+    "model": "add its config.json, or --set model=NAME (trainsim list models)",
+    "cluster.topology": "add --set cluster.topology=NAME (trainsim list topologies) and --set cluster.gpus=N",
+}
+"""What a scenario needs, and how to say it."""
+SECTIONS = ("name", "framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network")
+"""The order in which a scenario is written."""
+SIZES = ("model.layers", "model.hidden")
+WORDS = {"used": "used", "ignored": "without effect", "warnings": "not modelled", "defaults": "assumed"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Imported:
+    """What files of other tools say together.
+
+    ``scenario`` is a mapping as a scenario file has it, ``missing`` what it lacks to be one; ``used``, ``ignored``,
+    ``warnings`` and ``defaults`` are remarks about keys.
+    """
+
+    scenario: Mapping[str, Any]
+    findings: tuple[Findings, ...]
+    defaults: tuple[Remark, ...]
+    origin: Origin
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The importer of each file."""
+        return {findings.file: findings.importer for findings in self.findings}
+
+    @property
+    def used(self) -> tuple[Remark, ...]:
+        """Keys that became something."""
+        return tuple(remark for findings in self.findings for remark in findings.used)
+
+    @property
+    def ignored(self) -> tuple[Remark, ...]:
+        """Keys without effect on speed and memory."""
+        return tuple(remark for findings in self.findings for remark in findings.ignored)
+
+    @property
+    def warnings(self) -> tuple[Remark, ...]:
+        """Keys that would have an effect and are not modelled, and keys that nobody knows."""
+        return tuple(remark for findings in self.findings for remark in findings.warnings)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What a scenario needs beyond this, and how to say it."""
+        return {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
+
+    @cached_property
+    def complete(self) -> Scenario:
+        """The scenario. Raises ScenarioError that says what is missing, and what a scenario raises."""
+        from trainsim.scenario.scenario import Scenario
+
+        if self.missing:
+            needs = "; ".join(f"nothing says what {key} is: {way}" for key, way in self.missing.items())
+            raise ScenarioError(f"{' and '.join(self.files)}: {needs}")
+        return Scenario(dict(self.scenario), self.origin)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        remarks = {kind: [r.to_dict() for r in getattr(self, kind)] for kind in WORDS}
+        return {"files": self.files, "scenario": dict(self.scenario), **remarks, "missing": self.missing}
+
+    def to_yaml(self) -> str:
+        """A scenario file, with what is missing and what is not modelled in comments."""
+        import yaml
+
+        lines = [f"# from {file} ({importer})" for file, importer in self.files.items()]
+        lines += [f"# missing: {key}: {way}" for key, way in self.missing.items()]
+        lines += [f"# {remark.place}: {remark.key}: {remark.words}" for remark in self.warnings]
+        body = yaml.safe_dump(dict(self.scenario), sort_keys=False, allow_unicode=True)
+        return "\n".join([*(" ".join(line.split()) for line in lines), body])
+
+    def __repr__(self) -> str:
+        return f"<Imported {' + '.join(self.files)}>"
+
+
+def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = None) -> Imported:
+    """What *findings* say together, with *changes* of the user's own on top.
+
+    Raises ScenarioError where two files contradict each other and the user does not decide.
+    """
+    changes = changes or {}
+    facts = _without_named_model([fact for f in findings for fact in f.facts])
+    said: dict[str, Fact] = {}
+    for fact in (f for f in facts if not f.weak):
+        before = said.setdefault(fact.key, fact)
+        if before.value != fact.value and not _decided(fact.key, changes):
+            two = f"{before.key} is {_plain(before.value)}, but {fact.said} makes it {_plain(fact.value)}"
+            raise ScenarioError(f"{before.said}: {two}; change one, or say which with --set {fact.key}=...")
+    _check_sections(said.values())
+    weak: dict[str, Fact] = {}
+    for fact in (f for f in facts if f.weak):
+        if not any(is_within(key, fact.key) or is_within(fact.key, key) for key in said):
+            weak.setdefault(fact.key, fact)
+    data: dict[str, Any] = {}
+    for fact in [*said.values(), *weak.values()]:
+        _put(data, key_of(fact.key), fact.value)
+    data = _ordered(data)
+    places: dict[Key, str] = {key_of(f.key): f.said for f in [*said.values(), *weak.values()] if f.said}
+    if changes:
+        data = changed(_opened(data, changes), changes)
+        places = {k: v for k, v in places.items() if not _decided(".".join(map(str, k)), changes)}
+    own = [f for f in weak.values() if not _decided(f.key, changes)]
+    defaults = tuple(Remark(key=f.key, words=f"{_plain(f.value)}: {f.source}", place=f.place) for f in own if f.source)
+    stated = tuple(remark for f in findings for remark in f.defaults)
+    return Imported(
+        scenario=data,
+        findings=tuple(findings),
+        defaults=(*stated, *defaults),
+        origin=Origin(elsewhere=places),
+    )
+
+
+def _without_named_model(facts: Iterable[Fact]) -> list[Fact]:
+    """A model's name yields to its sizes, where both are said."""
+    facts = list(facts)
+    sized = {fact.key for fact in facts} >= set(SIZES)
+    return [fact for fact in facts if not (sized and fact.key in ("model", "model.base"))]
+
+
+def _check_sections(facts: Iterable[Fact]) -> None:
+    """No key is a value for one file and a section for another."""
+    by_key = {fact.key: fact for fact in facts}
+    for key, fact in by_key.items():
+        parts = key.split(".")
+        for n in range(1, len(parts)):
+            if (above := by_key.get(".".join(parts[:n]))) and above.key not in ("model", "framework"):
+                raise ScenarioError(f"{above.said}: {above.key} is {_plain(above.value)}, but {fact.said} sets {key}")
+
+
+def _decided(key: str, changes: Mapping[str, Any]) -> bool:
+    return any(is_within(key, change) for change in changes)
+
+
+def _put(data: dict[str, Any], key: Key, value: Any) -> None:
+    """Set a leaf; a name that is already there becomes the base of a mapping."""
+    here = data
+    for part in key[:-1]:
+        inner = here.get(str(part))
+        if not isinstance(inner, dict):
+            inner = {} if inner is None else {"base": inner}
+            here[str(part)] = inner
+        here = inner
+    last = str(key[-1])
+    if isinstance(here.get(last), dict) and not isinstance(value, Mapping):
+        here[last]["base"] = value
+    else:
+        here[last] = value
+
+
+def _ordered(data: dict[str, Any]) -> dict[str, Any]:
+    """*data* in the order of a scenario file; a mapping with nothing but a base is that name."""
+    known = [key for key in SECTIONS if key in data]
+    out = {key: data[key] for key in [*known, *(key for key in data if key not in known)]}
+    for key in ("model", "framework"):
+        if isinstance(out.get(key), dict) and set(out[key]) == {"base"}:
+            out[key] = out[key]["base"]
+    return out
+
+
+def _opened(data: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """*data* with the section there that a change of the cluster needs."""
+    if any(is_within(change, "cluster") for change in changes) and "cluster" not in data:
+        return data | {"cluster": {}}
+    return data
+
+
+def _at(data: Mapping[str, Any], key: Key) -> Any:
+    here: Any = data
+    for part in key:
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else shorten(value)
+
+
+def leaves_of(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The dotted keys and values of a scenario's mapping."""
+    return [leaf for key, value in data.items() for leaf in flattened(str(key), value)]
+
+
+def relative_to(path: Path, folder: Path) -> Path | None:
+    """The file that another one in *folder* names as *path*, if there is one."""
+    for candidate in (folder / path, path):
+        try:
+            if candidate.is_file():
+                return candidate
+        except (OSError, ValueError):
+            return None
+    return None

@@ -1,0 +1,271 @@
+"""
+A mapping read key by key on its way to findings: whatever nobody looked at is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from trainsim.documents.document import Document
+from trainsim.documents.origin import value_at
+from trainsim.errors import TrainsimError, nearest, shorten
+from trainsim.importers.findings import Fact, Findings, Reference, Remark, flattened
+from trainsim.importers.importer import Effect, Key
+
+MISSING: Any = object()
+LARGEST = 1 << 53
+ALIKE = 0.84
+"""How alike two keys are of which one is probably a slip of the other (of 1)."""
+WORDS = {"true": True, "false": False, "yes": True, "no": False}
+
+
+class Reader:
+    """Typed access to the keys of a *document*; every complaint names file, line and key.
+
+    Keys are dotted. Every method that reads gives None where the key is not there or null, and marks it as looked at.
+    """
+
+    def __init__(self, document: Document, keys: Iterable[Key]):
+        self.document = document
+        self._keys = tuple(keys)
+        self._seen: set[str] = set()
+        self._facts: list[Fact] = []
+        self._notes: dict[str, list[Remark]] = {"used": [], "ignored": [], "warnings": [], "defaults": []}
+        self._references: list[Reference] = []
+
+    # reading
+
+    def raw(self, key: str) -> Any:
+        """The value at *key* as it stands in the file."""
+        self._seen.add(key)
+        return value_at(self.document.data, tuple(key.split(".")))
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value at *key* that is not null; does not mark it."""
+        return value_at(self.document.data, tuple(key.split("."))) is not None
+
+    def whole(self, key: str, *, low: int = 1, besides: Sequence[str] = ()) -> Any:
+        """A whole number of at least *low*, or one of the words *besides*. ``5e8`` and ``"8"`` are whole numbers."""
+        value = self.raw(key)
+        if value is None or (isinstance(value, str) and value in besides):
+            return value
+        number = _number(value)
+        if number is None or number != int(number):
+            also = f" or {' or '.join(besides)}" if besides else ""
+            raise self.fail(key, f"expected a whole number{also}, found {shorten(value)}")
+        if not low <= number <= LARGEST:
+            raise self.fail(key, f"{shorten(value)} is out of range; it must be at least {low}")
+        return int(number)
+
+    def number(self, key: str, *, low: float = 0.0, high: float = float("inf"), besides: Sequence[str] = ()) -> Any:
+        """A number in [low, high], or one of the words *besides*."""
+        value = self.raw(key)
+        if value is None or (isinstance(value, str) and value in besides):
+            return value
+        number = _number(value)
+        if number is None:
+            raise self.fail(key, f"expected a number, found {shorten(value)}")
+        if not low <= number <= high:
+            bounds = f"from {low:g} to {high:g}" if high < float("inf") else f"at least {low:g}"
+            raise self.fail(key, f"{shorten(value)} is out of range; it must be {bounds}")
+        return number
+
+    def flag(self, key: str, *, besides: Sequence[str] = ()) -> Any:
+        """True or false, also as a word in any case or as 0 and 1; or one of the words *besides*."""
+        value = self.raw(key)
+        if value is None or isinstance(value, bool) or (isinstance(value, str) and value in besides):
+            return value
+        if isinstance(value, int) and value in (0, 1):
+            return bool(value)
+        if isinstance(value, str) and value.casefold() in WORDS:
+            return WORDS[value.casefold()]
+        raise self.fail(key, f"expected true or false, found {shorten(value)}")
+
+    def text(self, key: str) -> str | None:
+        """A word or any other text."""
+        value = self.raw(key)
+        if value is not None and not isinstance(value, str):
+            raise self.fail(key, f"expected a word, found {shorten(value)}")
+        return value
+
+    def word(self, key: str, known: Iterable[str]) -> str | None:
+        """One of the words *known*, in any case; as it stands among *known*."""
+        value, known = self.text(key), list(known)
+        if value is None:
+            return None
+        spelled = {name.casefold(): name for name in known}
+        if value.casefold() not in spelled:
+            near = nearest(value, known)
+            hint = f" Did you mean {near!r}?" if near else ""
+            raise self.fail(key, f"{shorten(value)} is not known.{hint} Known: {', '.join(known)}.")
+        return spelled[value.casefold()]
+
+    def mapping(self, key: str) -> Mapping[str, Any] | None:
+        """A mapping; its keys are read by themselves."""
+        value = value_at(self.document.data, tuple(key.split(".")))
+        if value is not None and not isinstance(value, Mapping):
+            raise self.fail(key, f"expected a mapping (key: value), found {shorten(value)}")
+        return value
+
+    def listing(self, key: str) -> list[Any] | None:
+        """A list."""
+        value = self.raw(key)
+        if value is not None and not isinstance(value, list):
+            raise self.fail(key, f"expected a list, found {shorten(value)}")
+        return value
+
+    def fail(self, key: str, message: str) -> TrainsimError:
+        """The exception to raise about the value at *key*."""
+        return self.document.fail(tuple(key.split(".")), message)
+
+    # writing
+
+    def say(self, key: str, value: Any, *sources: str, weak: bool = False) -> None:
+        """The scenario's *key* is *value* because of the file's keys *sources*; None says nothing."""
+        if value is None:
+            return
+        place, source = (self.place(sources[0]), sources[0]) if sources else (self.document.origin.file, "")
+        leaves = flattened(key, value)
+        self._facts += [Fact(key=k, value=v, place=place, source=source, weak=weak) for k, v in leaves]
+        for name in sources:
+            if self.has(name):
+                self._note("used", name, f"{key} = {_short(value)}")
+
+    def assume(self, key: str, value: Any, whose: str) -> None:
+        """The scenario's *key* is *value* where no file says otherwise; *whose* default it is."""
+        self._facts.append(Fact(key=key, value=value, place=self.document.origin.file, source=whose, weak=True))
+
+    def use(self, key: str, words: str) -> None:
+        """The file's *key* was used: *words* say for what."""
+        self._seen.add(key)
+        self._note("used", key, words)
+
+    def ignore(self, key: str, words: str) -> None:
+        """The file's *key* has no effect on speed and memory here."""
+        self._seen.add(key)
+        self._note("ignored", key, words)
+
+    def warn(self, key: str, words: str) -> None:
+        """The file's *key* would have an effect that is not modelled."""
+        self._seen.add(key)
+        self._note("warnings", key, words)
+
+    def refer(self, key: str, words: str) -> None:
+        """The file's *key* names another file, which would say *words*."""
+        path = self.text(key)
+        if path:
+            self._references.append(Reference(path=Path(path), key=key, place=self.place(key), words=words))
+
+    def place(self, key: str) -> str:
+        """``file:line`` of *key*."""
+        return self.document.origin.place(tuple(key.split("."))).removesuffix(": ")
+
+    # the end
+
+    def findings(self, importer: str) -> Findings:
+        """All that was said, with a remark about every key that nobody looked at."""
+        self._rest()
+        return Findings(
+            importer=importer,
+            file=self.document.origin.file,
+            facts=tuple(self._facts),
+            references=tuple(self._references),
+            **{name: tuple(dict.fromkeys(notes)) for name, notes in self._notes.items()},
+        )
+
+    def _note(self, kind: str, key: str, words: str) -> None:
+        self._notes[kind].append(Remark(key=key, words=words, place=self.place(key)))
+
+    def _rest(self) -> None:
+        noted = {remark.key for notes in self._notes.values() for remark in notes}
+        for key, value in leaves(self.document.data):
+            if key in noted or _above(key, noted):
+                continue
+            known = match(key, self._keys)
+            if known is None:
+                if key in self._seen or _above(key, self._seen):
+                    self._note("ignored", key, "without effect beside the other values")
+                else:
+                    self._unknown(key)
+            elif known.effect is Effect.MISSING and value not in known.harmless:
+                self._note("warnings", key, f"not modelled: {known.words}")
+            elif known.effect is Effect.READ:
+                self._note("ignored", key, "without effect beside the other values")
+            else:
+                self._note("ignored", key, known.words if known.effect is Effect.NONE else "off")
+
+    def _unknown(self, key: str) -> None:
+        near = meant(key, [known.name for known in self._keys if "*" not in known.name])
+        hint = f"; did you mean {near}?" if near else ""
+        self._note("warnings", key, f"this key is not known, so nothing follows from it{hint}")
+
+
+def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of everything in nested mappings that is no mapping, and of empty mappings.
+
+    >>> list(leaves({"a": {"b": 1, "c": []}, "d": {}}))
+    [('a.b', 1), ('a.c', []), ('d', {})]
+    """
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def match(key: str, keys: Iterable[Key]) -> Key | None:
+    """The one of *keys* that is about the dotted *key*; one without asterisks before the others.
+
+    >>> match("a.b.c", [Key("a.**", Effect.NONE, "why"), Key("a.*.c", Effect.READ, "x")]).words
+    'x'
+    """
+    parts = key.split(".")
+    found = [k for k in keys if _fits(k.name.split("."), parts)]
+    return min(found, key=lambda k: (k.name.count("*"), -len(k.name)), default=None)
+
+
+def _fits(pattern: list[str], parts: list[str]) -> bool:
+    if pattern[-1] == "**":
+        return len(parts) >= len(pattern) - 1 and _fits([*pattern[:-1]] or ["*"], parts[: max(1, len(pattern) - 1)])
+    return len(pattern) == len(parts) and all(map(fnmatchcase, parts, pattern))
+
+
+def _above(key: str, known: set[str]) -> bool:
+    """Whether *known* holds a section that *key* stands in."""
+    parts = key.split(".")
+    return any(".".join(parts[:n]) in known for n in range(1, len(parts)))
+
+
+def meant(key: str, names: Sequence[str]) -> str | None:
+    """The known key that was probably meant: spelt alike, or with the same last word in another section.
+
+    >>> meant("zero.stge", ["zero.stage"]), meant("offload", ["zero.offload"]), meant("lr", ["zero.stage"])
+    ('zero.stage', 'zero.offload', None)
+    """
+    last = key.rpartition(".")[2]
+    ends = {name.rpartition(".")[2]: name for name in names if name != key}
+    alike = get_close_matches(key, [name for name in names if name != key], n=1, cutoff=ALIKE)
+    close = alike or [ends[end] for end in get_close_matches(last, ends, n=1, cutoff=ALIKE)]
+    return next(iter(close), None)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also one that is written as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value.replace("_", "")) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
+    return value if isinstance(value, str) else shorten(value)

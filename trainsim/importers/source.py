@@ -1,0 +1,72 @@
+"""
+A file that somebody brings: its text, and what it is as JSON, TOML or YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from trainsim.documents.document import Document, read_text, text_of
+from trainsim.documents.other_formats import read_json_text, read_toml_text
+from trainsim.errors import ScenarioError, TrainsimError
+
+READERS = {".json": read_json_text, ".toml": read_toml_text, ".yaml": read_text, ".yml": read_text}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """The text of a file, called ``shown`` in messages; files that it names lie in ``folder``.
+
+    >>> source = Source(shown="ds.json", text='{"train_batch_size": 8}')
+    >>> source.data, source.suffix
+    ({'train_batch_size': 8}, '.json')
+    """
+
+    shown: str
+    text: str
+    folder: Path = Path()
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its folder."""
+        return Path(self.shown).name
+
+    @property
+    def suffix(self) -> str:
+        """What the file is written in by its name: ``.json``, ``.toml``, ``.yaml`` or something else."""
+        return Path(self.shown).suffix.lower()
+
+    @cached_property
+    def document(self) -> Document:
+        """The mapping in the file, with the line of every key. Raises ScenarioError that names file and line."""
+        reader = READERS.get(self.suffix) or (read_json_text if self.text.lstrip()[:1] == "{" else read_text)
+        return reader(self.text, file=self.shown, folder=self.folder, error=ScenarioError)
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        """The mapping in the file; empty where it is none, for those who only look what it might be."""
+        try:
+            return self.document.data
+        except TrainsimError:
+            return {}
+
+    def section(self, *names: str) -> Mapping[str, Any]:
+        """The mapping under *names*; empty if there is none."""
+        here: Any = self.data
+        for name in names:
+            here = here.get(name) if isinstance(here, Mapping) else None
+        return here if isinstance(here, Mapping) else {}
+
+    def has(self, *keys: str) -> int:
+        """How many of the top-level *keys* there are."""
+        return sum(key in self.data for key in keys)
+
+
+def read_source(path: str | Path) -> Source:
+    """The file at *path*. Raises ScenarioError for what is no text or too long."""
+    path = Path(path)
+    return Source(shown=str(path), text=text_of(path, str(path), ScenarioError), folder=path.parent)
