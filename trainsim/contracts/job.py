@@ -130,6 +130,7 @@ class Training:
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it
+    padded_from: int | None = None  # tokens that sequences may have, where padding to the longest makes them shorter
     document: int = 0  # tokens that a token's document has on average; 0: attention does not stay in documents
     delay_wgrad: bool = False  # weight gradients of experts run while gradients of their tokens are on their way
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update

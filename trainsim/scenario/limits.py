@@ -51,7 +51,9 @@ def _encoder(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
     encoder, schedule = bool(model.encoder_layers), spec.pipeline.schedule or ""
     parts = {
         "an encoder": encoder,
-        "attention in documents": spec.training.documents is not None and spec.training.mask != "causal",
+        "attention in documents": spec.training.documents is not None
+        and spec.training.mask != "causal"
+        and spec.training.padding == "none",
         "attention in chunks of the sequence": any(kind.chunk is not None for kind in model.kinds),
     }
     sliced = schedule in schedules and slices_of(schedule, spec.pipeline.group) > 1

@@ -19,7 +19,6 @@ from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.perturbations import perturbations
-from trainsim.scenario.recomputation import note_rare
 from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
@@ -82,7 +81,6 @@ def resolve(context: Context) -> Resolved:
     check_sharding(context, job)
     check_rollout(context, job)
     note_without_effect(context, job)
-    note_rare(context, job)
     _note_vocabulary(context, job)
     return Resolved(job=job, values=written_out(context, job))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from trainsim.scenario.documents_section import Documents, Padding
 from trainsim.scenario.fields import (
     Degree,
     Length,
@@ -36,10 +37,6 @@ def _layout_kind(value: object) -> str | None:
     if isinstance(value, str):
         return "<name>"
     return "<list>" if isinstance(value, list | tuple) else None
-
-
-def _documents_kind(value: object) -> str | None:
-    return "<list>" if isinstance(value, list | tuple) else "<number>"
 
 
 def _printable(name: str) -> str:
@@ -101,19 +98,13 @@ Recompute = Annotated[
 ]
 
 
-Documents = Annotated[
-    Annotated[Length, Tag("<number>")]
-    | Annotated[tuple[Length, ...], BeforeValidator(as_tuple), Field(min_length=1), Tag("<list>")],
-    Discriminator(_documents_kind),
-]
-
-
 class TrainingSpec(ScenarioSection):
     """Batches, numbers and what is recomputed."""
 
     sequence_length: Length | None = None
     decoder_length: Length | None = None
     documents: Documents | None = None
+    padding: Padding = "none"
     mask: Literal["causal", "document"] | None = None
     micro_batch: Size | None = None
     gradient_accumulation: Size | None = None

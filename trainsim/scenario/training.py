@@ -13,6 +13,7 @@ from trainsim.scenario import checks
 from trainsim.scenario.attention import attention_kernel
 from trainsim.scenario.batches import resolve_batches
 from trainsim.scenario.context import Context
+from trainsim.scenario.documents import resolve_documents
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.gradients import accumulation_dtype, gradient_bytes
 from trainsim.scenario.named import find_optimizer
@@ -34,11 +35,13 @@ def resolve_training(
     context.require(missing, ScenarioError)
     sequence_length = _sequence_length(context, model, parallel)
     batches = resolve_batches(context, parallel)
+    sequences = resolve_documents(context, model, parallel, batches, sequence_length)
     mode, recompute_parts = resolve_recompute(context)
     return Training(
-        sequence_length=sequence_length,
+        sequence_length=sequences.length,
+        padded_from=sequences.asked,
         decoder_length=_decoder_length(context, model, sequence_length),
-        document=_document(context, sequence_length),
+        document=sequences.document,
         **batches._asdict(),
         precision=spec.precision,
         gradient_bytes=gradient_bytes(context, framework),
@@ -85,24 +88,6 @@ def _decoder_length(context: Context, model: Transformer, sequence_length: int) 
     if given is None:
         context.derived("training.decoder_length", sequence_length, "not given: as sequence_length")
     return given or sequence_length
-
-
-def _document(context: Context, sequence_length: int) -> int:
-    """Tokens that a token's document has on average: the sum of squares over the sum, none longer than a sequence."""
-    spec = context.spec.training
-    if spec.documents is None:
-        if spec.mask == "document":
-            reason = "mask: document needs documents, their mean length or a list of lengths"
-            context.require(checks.Fault("training.mask", reason), ScenarioError)
-        return 0
-    if spec.mask == "causal":
-        context.derived("training.documents", str(spec.documents), "without effect: mask is causal")
-        return 0
-    given = (spec.documents,) if isinstance(spec.documents, int) else spec.documents
-    lengths = [min(length, sequence_length) for length in given]
-    length = round(sum(n * n for n in lengths) / sum(lengths))
-    context.derived("training.mask", "document", f"a token's document has {length} tokens on average")
-    return length
 
 
 def _note_length(context: Context, length: int) -> None:

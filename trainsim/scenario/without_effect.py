@@ -8,6 +8,7 @@ from trainsim.contracts.job import Job
 from trainsim.documents.origin import key_of, value_at
 from trainsim.errors import shorten
 from trainsim.scenario.context import Context
+from trainsim.scenario.recomputation import note_rare
 
 RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
     "parallel.context_parallel": (lambda job: job.parallel.cp == 1, "cp is 1"),
@@ -30,3 +31,4 @@ def note_without_effect(context: Context, job: Job) -> None:
         usual = type(getattr(context.spec, section)).model_fields[name].default
         if value not in (None, usual, False, "none") and is_idle(job):
             context.derived(key, shorten(value).strip("'"), f"without effect: {reason}")
+    note_rare(context, job)

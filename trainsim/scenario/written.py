@@ -66,6 +66,7 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
         or spec.gradients
         or gradient_dtype(training.gradient_bytes, training.precision),
         "loss_scaling": spec.loss_scaling,
+        "sequence_length": training.padded_from or training.sequence_length,
         **({} if training.rollout is None else {"rollout": _given(asdict(training.rollout))}),
         "recompute": {"mode": training.recompute, **parts} if parts else training.recompute,
     }
