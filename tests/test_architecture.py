@@ -56,6 +56,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/compare.py": {"typer"},
     "cli/explain.py": {"typer"},
     "cli/memory.py": {"typer"},
+    "cli/importing.py": {"typer"},
     "cli/listing.py": {"typer"},
     "cli/options.py": {"typer"},
     "cli/run.py": {"typer"},

@@ -14,14 +14,14 @@ from trainsim.tables.blocks import (
     Bullets,
     Figure,
     Figures,
-    Key,
     Legend,
+    LegendKey,
     Markup,
     Paragraph,
     Picture,
     Section,
-    Source,
     Stacked,
+    Verbatim,
 )
 from trainsim.tables.cells import Amount, Bar, Cell, Part, Sign, Unit
 from trainsim.tables.page import card
@@ -98,7 +98,7 @@ def test_a_page_has_every_number_of_a_terminal() -> None:
 
 def test_nothing_that_a_user_wrote_is_markup() -> None:
     assert "<b>&[bold]" in printed(TABLE, 200)
-    html = card([Section("<i>", (TABLE, Paragraph("<script>"), Source("<pre>"), Bullets(("<li>",))))])
+    html = card([Section("<i>", (TABLE, Paragraph("<script>"), Verbatim("<pre>"), Bullets(("<li>",))))])
     assert "<b>" not in html
     assert "<script>" not in html
     assert "&lt;i&gt;" in html
@@ -153,12 +153,12 @@ def test_a_row_of_another_length_is_refused() -> None:
 
 
 def test_every_block_is_shown() -> None:
-    blocks = (Paragraph("words"), Bullets(("line",), "doubtful"), Source("a: 1"), Markup("<svg></svg>"), TABLE)
+    blocks = (Paragraph("words"), Bullets(("line",), "doubtful"), Verbatim("a: 1"), Markup("<svg></svg>"), TABLE)
     section = Section(
         "Title",
         (
             *blocks,
-            Legend((Key("#111111", "W", "weights"),)),
+            Legend((LegendKey("#111111", "W", "weights"),)),
             Picture.of(b"png", "chart"),
             FIGURES,
             Stacked(Bar.of(1.0, "#222222")),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.hardware.cluster import load_topology as topology
+    from trainsim.importers.importing import import_config as import_config
     from trainsim.models.reading import load_model as model
     from trainsim.replaying import replay as replay
     from trainsim.replaying import schedule as schedule
@@ -39,6 +40,7 @@ _HOME = {
     "topology": "trainsim.hardware.cluster:load_topology",
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
+    "import_config": "trainsim.importers.importing:import_config",
     "schedule": "trainsim.replaying:schedule",
     "compare": "trainsim.study.compare:compare",
     "what_fits": "trainsim.study.what_fits:what_fits",
@@ -56,6 +58,7 @@ __all__ = [
     "collective_time",
     "compare",
     "explain",
+    "import_config",
     "kernel_time",
     "memory",
     "model",

@@ -10,6 +10,7 @@ import typer
 from trainsim.cli.compare import compare
 from trainsim.cli.examples import epilog
 from trainsim.cli.explain import explain
+from trainsim.cli.importing import import_files
 from trainsim.cli.listing import list_names
 from trainsim.cli.run import run
 from trainsim.cli.show import show
@@ -50,5 +51,6 @@ app.command(epilog=epilog("run"))(run)
 app.command(epilog=epilog("sweep"))(sweep)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
+app.command("import", epilog=epilog("import"))(import_files)
 app.add_typer(show, name="show", epilog=epilog("show"))
 app.command("list", epilog=epilog("list"))(list_names)

@@ -26,6 +26,11 @@ EXAMPLES = {
         "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",
     ),
     "explain": ("trainsim explain bloom_3d",),
+    "import": (
+        "trainsim import config.json",
+        "trainsim import config.json ds_config.json -o my.yaml",
+        "trainsim run config.json --set cluster.topology=dgx_a100",
+    ),
     "list": ("trainsim list", "trainsim list models"),
     "show": (
         "trainsim show topology dgx_h100 --out dgx.png",

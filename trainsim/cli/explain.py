@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from trainsim.cli.options import Json, Name, Sets, Workers
+from trainsim.cli.options import Json, Names, Sets, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import print_json, render
 
 
 def explain(
-    scenario: Name,
+    scenario: Names,
     changes: Sets = [],  # noqa: B006
     workers: Workers = None,
     as_json: Json = False,

@@ -25,6 +25,7 @@ KINDS = {  # where the things of each kind are, and what they are
     "strategies": ("trainsim.sharding", "strategies", "how replicas share model states"),
     "frameworks": ("trainsim.frameworks", "FRAMEWORKS", "what the training software does"),
     "optimizers": ("trainsim.optimizers", "OPTIMIZERS", "optimizers and their states"),
+    "importers": ("trainsim.importers.importer", "importers", "files of other tools that are understood"),
     "scenarios": ("trainsim.scenario.loading", "SCENARIOS", "scenarios that ship"),
 }
 
@@ -52,6 +53,8 @@ def described(kind: str) -> dict[str, str]:
     known = getattr(import_module(module), attribute)
     if hasattr(known, "descriptions"):
         return dict(known.descriptions())
+    if kind == "importers":
+        return {name: item.title for name, item in known.items()}
     return {name: sentence(item, f"{module}.{name}") for name, item in known.items()}
 
 

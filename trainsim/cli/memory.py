@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Name, Sets, Workers
+from trainsim.cli.options import Json, Names, Sets, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import default_folder, folder_for, picture_file, print_json, render
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show_memory(
-    scenario: Name,
+    scenario: Names,
     changes: Sets = [],  # noqa: B006
     out: Annotated[
         Path | None,

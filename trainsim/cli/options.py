@@ -7,6 +7,10 @@ from typing import Annotated
 import typer
 
 Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one that ships.")]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="SCENARIO", help="A scenario file, the name of one that ships, or files of other tools."),
+]
 Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
 ]

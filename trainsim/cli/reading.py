@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError
@@ -11,36 +13,82 @@ if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
 
 
-def load(name: str, changes: Iterable[str], *, tried: Iterable[str] = ()) -> Scenario:
+def load(names: str | Sequence[str], changes: Iterable[str], *, tried: Iterable[str] = ()) -> Scenario:
     """The scenario that the words name, with the changes of ``--set``; *tried* are the paths of ``--grid``.
 
-    Raises ScenarioError for a change that a later one, or each point of the grid, would undo.
+    Several *names*, or one of them with ``+`` between files, are files of other tools that describe one job together;
+    what of them is not modelled is told on standard error. Raises ScenarioError for a change that a later one, or each
+    point of the grid, would undo.
     """
     from trainsim.scenario.changes import is_within
     from trainsim.scenario.scenario import Scenario
 
+    values = changes_of(changes)
+    for path in tried:
+        if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
+            raise ScenarioError(f"--grid {path}: would undo --set {undone}; keep one")
+    files = [file for name in ([names] if isinstance(names, str) else names) for file in _files(name)]
+    if len(files) > 1 or _of_others(files[0]):
+        return _imported(files, values)
+    base = Scenario.load(files[0])
+    return base.replace(values) if values else base
+
+
+def changes_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Paths and values of several ``--set``. Raises ScenarioError for one that a later one would undo."""
+    from trainsim.scenario.changes import is_within
+
     values: dict[str, Any] = {}
-    for text in changes:
+    for text in texts:
         path, value = split(text, "--set parallel.tp=8")
         if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
             raise ScenarioError(f"--set {text}: would undo the --set of {undone} before it; keep one")
         values[path] = value_of(value)
-    for path in tried:
-        if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
-            raise ScenarioError(f"--grid {path}: would undo --set {undone}; keep one")
-    base = Scenario.load(name)
-    return base.replace(values) if values else base
+    return values
 
 
-def words(command: str, name: str, changes: Iterable[str]) -> str:
+def _files(name: str) -> list[str]:
+    """The files that *name* stands for: ``a.json+b.json`` are two, if no file is called so."""
+    return [name] if "+" not in name or Path(name).exists() else [part for part in name.split("+") if part]
+
+
+def _of_others(name: str) -> bool:
+    """Whether *name* is a file that another tool reads. Raises ScenarioError for one that is broken."""
+    path = Path(name)
+    if not path.suffix or not path.is_file():
+        return False
+    from trainsim.importers.importing import importer_of
+    from trainsim.importers.source import read_source
+
+    try:
+        return importer_of(read_source(path)).name != "trainsim"
+    except ScenarioError:
+        if path.suffix in (".yaml", ".yml"):
+            return False  # read as a scenario, whose errors say more
+        raise
+
+
+def _imported(files: Sequence[str], values: Mapping[str, Any]) -> Scenario:
+    """The scenario that *files* are together."""
+    from trainsim.importers.importing import import_config
+    from trainsim.importers.sections import remarks_in_short
+
+    imported = import_config(files, values)
+    scenario = imported.complete
+    print(*remarks_in_short(imported), sep="\n", file=sys.stderr)
+    return scenario
+
+
+def words(command: str, names: str | Sequence[str], changes: Iterable[str]) -> str:
     """The command line of *command* for the same scenario.
 
     >>> words("trainsim show memory", "my file.yaml", ["parallel.tp=2"])
     "trainsim show memory 'my file.yaml' --set parallel.tp=2"
     """
-    from shlex import join, quote
+    from shlex import join
 
-    return f"{command} {quote(name)} {join(word for change in changes for word in ('--set', change))}".rstrip()
+    given = [names] if isinstance(names, str) else list(names)
+    return f"{command} {join([*given, *(word for change in changes for word in ('--set', change))])}".rstrip()
 
 
 def split(text: str, example: str) -> tuple[str, str]:

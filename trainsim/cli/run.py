@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Name, Sets
+from trainsim.cli.options import Json, Names, Sets
 from trainsim.cli.reading import load, words
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError, UnknownName
@@ -23,7 +23,7 @@ NONE, WHOLE_TRACE = "none", "whole-trace"
 
 
 def run(
-    scenario: Name,
+    scenario: Names,
     changes: Sets = [],  # noqa: B006
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where files go. Default: out/SCENARIO__CHANGES/.")
@@ -78,7 +78,7 @@ def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool
     return tuple(kind for kind in known if kind in asked)
 
 
-def _printed(base: Scenario, scenario: str, changes: Sequence[str], *, as_json: bool) -> Result:
+def _printed(base: Scenario, scenario: Sequence[str], changes: Sequence[str], *, as_json: bool) -> Result:
     """Run it and print what came out."""
     from trainsim.report.long_runs import why_long
     from trainsim.report.progress import working

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.memory import show_memory
-from trainsim.cli.options import Json, Name, Sets
+from trainsim.cli.options import Json, Names, Sets
 from trainsim.cli.reading import load
 from trainsim.cli.step import show_step
 from trainsim.cli.writing import print_json, print_lines, render, save_figure, try_drawing
@@ -83,7 +83,7 @@ def show_optimizer(name: Named) -> None:
 
 
 @show.command("scenario")
-def show_scenario(scenario: Name, changes: Sets = []) -> None:  # noqa: B006
+def show_scenario(scenario: Names, changes: Sets = []) -> None:  # noqa: B006
     """The resolved scenario, and what was derived from what."""
     from trainsim.report.resolved import resolved_section
 

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Name, Sets, Workers
+from trainsim.cli.options import Json, Names, Sets, Workers
 from trainsim.cli.reading import grids_of, load
 from trainsim.cli.writing import print_json, render, try_writing
 from trainsim.errors import ScenarioError
 
 
 def sweep(
-    scenario: Name,
+    scenario: Names,
     grid: Annotated[
         list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination is run.")
     ],

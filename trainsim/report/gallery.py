@@ -18,7 +18,7 @@ from trainsim.schedules.cells import Cell
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.slices import SLICES
 from trainsim.schedules.traits import Traits
-from trainsim.tables.blocks import Paragraph, Section, Source
+from trainsim.tables.blocks import Paragraph, Section, Verbatim
 from trainsim.tables.prose import unmarked
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_number_of
@@ -89,7 +89,7 @@ def schedule_section(name: str, *, ranks: int, microbatches: int, chunks: int | 
     table = Table(columns=(Column(), Column(wraps=True)), rows=tuple(row for row in rows if row[1]))
     chart = "\n".join(map(_both_ends, _chart(name, step, per_unit)))
     note = f"{ranks} ranks, {microbatches} microbatches; F, I and W of a rank's layers take 1 each, messages no time"
-    return Section(name, (Paragraph(unmarked(_about(name))), Source(chart), table), note)
+    return Section(name, (Paragraph(unmarked(_about(name))), Verbatim(chart), table), note)
 
 
 def order_of(name: str, *, ranks: int, microbatches: int, chunks: int | None = None) -> list[list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trainsim.report.sections import TERMINAL, report
-from trainsim.tables.blocks import Paragraph, Section, Source
+from trainsim.tables.blocks import Paragraph, Section, Verbatim
 from trainsim.tables.terminal import rich_sections
 
 if TYPE_CHECKING:
@@ -25,4 +25,4 @@ def summary(result: Result) -> Group:
 def written(files: Iterable[Path], *, excerpt: str = "") -> Section:
     """The files that hold more; *excerpt* says which part of the step is in the trace, where that is not all of it."""
     note = f"The trace holds an excerpt: {excerpt}. --files whole-trace writes all of a pipeline."
-    return Section("Files", (Source("\n".join(map(str, files))), *([Paragraph(note, "quiet")] if excerpt else [])))
+    return Section("Files", (Verbatim("\n".join(map(str, files))), *([Paragraph(note, "quiet")] if excerpt else [])))

@@ -26,7 +26,7 @@ class Bullets:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Verbatim:
     """Lines that stay as they are: code, YAML, paths."""
 
     text: str
@@ -70,7 +70,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendKey:
     """An entry of a legend; ``letter`` stands for the colour where there is none."""
 
     colour: str
@@ -82,7 +82,7 @@ class Key:
 class Legend:
     """What the colours and letters of bars are."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[LegendKey, ...]
     title: str = ""
 
 
@@ -93,7 +93,7 @@ class Stacked:
     bar: Bar
 
 
-Block = Paragraph | Bullets | Source | Markup | Picture | Figures | Legend | Stacked | Table
+Block = Paragraph | Bullets | Verbatim | Markup | Picture | Figures | Legend | Stacked | Table
 
 
 @dataclass(frozen=True)

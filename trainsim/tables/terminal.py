@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainsim.tables.blocks import Block, Bullets, Figures, Legend, Paragraph, Section, Source
+from trainsim.tables.blocks import Block, Bullets, Figures, Legend, Paragraph, Section, Verbatim
 from trainsim.tables.cells import Bar, Sign
 from trainsim.tables.prose import Prose, breaks
 from trainsim.tables.table import Column, Table
@@ -218,7 +218,7 @@ def _block(block: Block) -> Iterator[RenderableType]:
         case Bullets(lines, tone):
             for line in lines:
                 yield Prose(f"[yellow]![/] {_plain(line)}" if tone == "doubtful" else f"- {_plain(line)}")
-        case Source(text):
+        case Verbatim(text):
             for line in text.splitlines():
                 yield Text(line, overflow="fold")
         case Legend(keys, title):

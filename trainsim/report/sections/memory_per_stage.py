@@ -8,7 +8,7 @@ from trainsim.analysis.memory import CATEGORIES, StageMemory
 from trainsim.report.memory_words import verdicts
 from trainsim.report.sections import PAGE, TERMINAL, section
 from trainsim.report.style import MEMORY
-from trainsim.tables.blocks import Block, Key, Legend, Paragraph, Section
+from trainsim.tables.blocks import Block, Legend, LegendKey, Paragraph, Section
 from trainsim.tables.cells import Bar, Cell, Part, Sign, Unit
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_bytes
@@ -57,7 +57,7 @@ def legend(use: MemoryUse) -> Legend:
     """What fills the fullest stage, with the letters and colours of the bars."""
     full = use.fullest
     some = [category for category in CATEGORIES if any(stage.part(category) > 0 for stage in use.per_stage)]
-    keys = [Key(MEMORY[c], LETTERS[c], f"{c} {format_bytes(full.part(c))}") for c in some]
+    keys = [LegendKey(MEMORY[c], LETTERS[c], f"{c} {format_bytes(full.part(c))}") for c in some]
     return Legend(tuple(keys), f"stage {full.stage} at its peak:")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.report.sections import PAGE, section
-from trainsim.tables.blocks import Section, Source
+from trainsim.tables.blocks import Section, Verbatim
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @section("scenario", place=100, shown_by=(PAGE,))
 def resolved_scenario(result: Result) -> Section:
     """Every field of the scenario, as YAML."""
-    return Section("Scenario", (Source(_yaml(result)),), "resolved")
+    return Section("Scenario", (Verbatim(_yaml(result)),), "resolved")
 
 
 def _yaml(result: Result) -> str:

@@ -1,0 +1,65 @@
+"""
+What an import answers, as a person reads it: the scenario, then what became of every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainsim.importers.combining import Imported
+from trainsim.importers.findings import Remark
+from trainsim.tables.blocks import Bullets, Paragraph, Section, Verbatim
+from trainsim.tables.cells import Sign
+from trainsim.tables.table import Column, Table
+
+
+def import_sections(imported: Imported) -> list[Section]:
+    """The scenario file; what is missing, not modelled and assumed; what was used and what has no effect."""
+    out = [Section("Scenario", (Verbatim(body_of(imported)),), _files(imported))]
+    if imported.missing:
+        lines = tuple(f"{key}: {way}" for key, way in imported.missing.items())
+        out.append(Section("Still to be said", (Bullets(lines, "bad"),)))
+    if imported.warnings:
+        out.append(Section("Not modelled", (_table(imported.warnings, "what that means"),), "it would have an effect"))
+    if imported.defaults:
+        out.append(Section("Assumed", (_table(imported.defaults, "value, and whose default it is"),)))
+    if imported.used:
+        out.append(Section("Used", (_table(imported.used, "what it became"),)))
+    if imported.ignored:
+        out.append(Section("Without effect", tuple(Paragraph(text) for text in _by_reason(imported.ignored))))
+    return out
+
+
+def body_of(imported: Imported) -> str:
+    """The scenario as YAML, without remarks."""
+    import yaml
+
+    return str(yaml.safe_dump(dict(imported.scenario), sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def remarks_in_short(imported: Imported) -> list[str]:
+    """A line for each remark that nobody should miss: what is not modelled, and what was assumed."""
+    lines = [f"not modelled: {_where(remark)}: {remark.words}" for remark in imported.warnings]
+    return [*lines, *(f"assumed: {remark.key} = {remark.words}" for remark in imported.defaults)]
+
+
+def _files(imported: Imported) -> str:
+    return ", ".join(f"{file} ({importer})" for file, importer in imported.files.items())
+
+
+def _where(remark: Remark) -> str:
+    return f"{Path(remark.place).name}: {remark.key}" if remark.place else remark.key
+
+
+def _table(remarks: Iterable[Remark], heading: str) -> Table:
+    rows = tuple((Sign(remark.key), Sign(remark.words), Sign(Path(remark.place).name)) for remark in remarks)
+    return Table(columns=(Column("key"), Column(heading, wraps=True), Column("where", priority=1)), rows=rows)
+
+
+def _by_reason(remarks: Iterable[Remark]) -> list[str]:
+    """A line for each reason with all its keys."""
+    reasons: dict[str, list[str]] = {}
+    for remark in remarks:
+        reasons.setdefault(remark.words, []).append(remark.key)
+    return [f"{', '.join(dict.fromkeys(keys))}: {words}" for words, keys in reasons.items()]
