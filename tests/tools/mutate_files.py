@@ -1,5 +1,5 @@
 """
-Damaged copies of files of other tools, imported one after another: whatever raises is told, unless it is an error in words.
+Damaged copies of files of other tools, imported one by one: tells what raises anything but an error in words.
 
     python -m tests.tools.mutate_files FILE... [--count 10000]
 """
