@@ -9,45 +9,53 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainsim.errors import InvalidPlan, ScenarioError, UnknownName, nearest
+from trainsim.models.weight_types import weight_type
 
+KEYS = ("rank", "targets", "base_dtype")
 USUAL = ("q", "v")
 """The layers of the paper's experiments, and peft's default for Llama."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Two small matrices, ``rank`` x inputs and outputs x ``rank``, beside each of the ``targets``."""
+    """Two small matrices, ``rank`` x inputs and outputs x ``rank``, beside each of the ``targets``. ``base_dtype``
+    names how frozen weights are stored (``weights/``); None: as the passes use them."""
 
     rank: int
     targets: tuple[str, ...] = USUAL
+    base_dtype: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``lora`` reads back."""
-        return {"rank": self.rank, "targets": list(self.targets)}
+        stored = {} if self.base_dtype is None else {"base_dtype": self.base_dtype}
+        return {"rank": self.rank, "targets": list(self.targets), **stored}
 
 
 def lora(given: Mapping[str, Any] | Lora) -> Lora:
     """The adapters that a scenario's ``model.lora`` describes. Raises ScenarioError and InvalidPlan.
 
     >>> lora({"rank": 8})
-    Lora(rank=8, targets=('q', 'v'))
+    Lora(rank=8, targets=('q', 'v'), base_dtype=None)
     """
     if isinstance(given, Lora):
         return given
     if not isinstance(given, Mapping):
         raise ScenarioError("model.lora wants a mapping, such as {rank: 8, targets: [q, v]}")
     for key in given:
-        if key not in ("rank", "targets"):
-            near = nearest(str(key), ("rank", "targets"))
+        if key not in KEYS:
+            near = nearest(str(key), KEYS)
             raise ScenarioError(
-                f"model.lora: unknown key {key!r}; {f'did you mean {near!r}?' if near else 'rank, targets'}"
+                f"model.lora: unknown key {key!r}; {f'did you mean {near!r}?' if near else ', '.join(KEYS)}"
             )
     rank, targets = given.get("rank"), given.get("targets", USUAL)
     if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
         raise InvalidPlan(f"model.lora: rank is {rank!r}; it must be a whole number >= 1, for example 16")
     if not isinstance(targets, list | tuple) or not targets or not all(isinstance(name, str) for name in targets):
         raise InvalidPlan(f"model.lora: targets is {targets!r}; it must be a list of linear layers, such as [q, v]")
-    return Lora(rank=rank, targets=tuple(targets))
+    stored = given.get("base_dtype")
+    if stored is not None and not isinstance(stored, str):
+        raise InvalidPlan(f"model.lora: base_dtype is {stored!r}; it must be the name of a type, such as nf4")
+    return Lora(rank=rank, targets=tuple(targets), base_dtype=None if stored is None else weight_type(stored).name)
 
 
 def members(target: str, *, gated: bool) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from trainsim.models.latent import DeltaNet, Mla
 from trainsim.models.linears import linears, vectors
 from trainsim.models.mixture import Moe
 from trainsim.models.sizes import check_choice, check_size, check_switch, divisor
+from trainsim.models.weight_types import weight_type
 
 DEFAULT = "default"
 """The kind with the model's own sizes."""
@@ -233,6 +234,17 @@ def check_kind(model: str, kind: LayerKind) -> None:
     _check_residual(model, kind)
     if kind.lora is not None:
         check_targets(kind.lora, gated=kind.gated_mlp, known=[w.name for w in linears(kind, 1)])
+        _check_stored(model, kind, kind.lora)
+
+
+def _check_stored(model: str, kind: LayerKind, adapted: Lora) -> None:
+    """Experts are no linear layers for the libraries that quantise these."""
+    stored = None if adapted.base_dtype is None else weight_type(adapted.base_dtype)
+    if stored is not None and stored.quantised and kind.moe is not None:
+        raise InvalidPlan(
+            f"model {model!r}: base_dtype {stored.name} is not simulated with experts, which are no linear layers to "
+            "the libraries that quantise these; leave base_dtype out"
+        )
 
 
 def _check_attention(model: str, kind: LayerKind) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trainsim.models.adapters import members
+from trainsim.models.frozen import unpacked
 from trainsim.models.layer_kind import LayerKind, counted
 from trainsim.models.linears import Linear, linears
 from trainsim.models.matrices import Matrix, Tensors
@@ -79,7 +80,8 @@ _UP = " B dgrad"
 
 
 def _frozen(o: Operation, kind: LayerKind, shape: Shape, style: Style) -> Operation:
-    """*o* without its weights' gradients, with the adapters on it."""
+    """*o* without its weights' gradients, with the adapters on it and what its weight needs before it is used."""
+    o = unpacked(o, kind, shape, style)
     beside = [a for a in adapters(kind, shape.tp) if a.on.product == o.name]
     products = [w for w in o.forward if isinstance(w, Gemm)]
     saved = o.saved

@@ -6,11 +6,12 @@ A policy is a function in the registry ``policies``; a framework's profile names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from trainsim.models.frozen import UNPACKED
 from trainsim.models.layer_kind import LayerKind
-from trainsim.models.operations import Exchange, Gemm, Operation, Under
+from trainsim.models.operations import Exchange, Gemm, MemoryBound, Operation, Step, Under
 from trainsim.models.shapes import Shape
 from trainsim.registry import Registry
 
@@ -59,7 +60,16 @@ def _chosen(o: Operation, shares: Mapping[str, float], result: float) -> Operati
     if o.name == "add2":
         return replace(o, dropped=o.saved)
     share = shares.get(o.name, 0.0)
-    work = (replace(w, n=round(w.n * (1 - share))) if isinstance(w, Gemm) else w for w in o.forward)
-    return replace(
-        o, dropped=o.saved - share * o.output, again=tuple(w for w in work if not isinstance(w, Gemm) or w.n)
-    )
+    return replace(o, dropped=o.saved - share * o.output, again=tuple(_part(o.forward, 1 - share)))
+
+
+def _part(steps: Sequence[Step], share: float) -> Iterator[Step]:
+    """*steps* of which so large a *share* of the products runs, with as much of what their weights need."""
+    for step in steps:
+        if isinstance(step, Gemm):
+            step = replace(step, n=round(step.n * share))
+            yield from (step,) if step.n else ()
+        elif isinstance(step, MemoryBound) and step.name.endswith(UNPACKED):
+            yield from (replace(step, nbytes=step.nbytes * share),) if share else ()
+        else:
+            yield step

@@ -132,6 +132,7 @@ class Style:
     recompute_modules: tuple[str, ...] = ()  # what selective recomputation does again; (): as the framework's rule says
     weight_gradients: str = "temporary"
     accumulates: bool = True
+    frozen_gathered: bool = False  # frozen weights come in the type of the passes, however they are stored
     accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from trainsim.contracts.groups import EXPERT_REPLICAS
 from trainsim.contracts.job import Job
 from trainsim.models.counts import parameters_per_rank
+from trainsim.models.frozen import quantised, stored_as
 from trainsim.models.layer_kind import LayerKind, LayerParameters, counted, layer_parameters
 from trainsim.models.lora import adapter_tensors
 from trainsim.models.matrices import Matrix, Tensors, expert_tensors, joined, mtp_tensors, tensors
@@ -139,12 +140,24 @@ class Holdings:
             dense = ParameterGroup(name=DENSE, chunks=held, replicas=alike, tensors=self.trained(rank, tp=tp))
             return (dense, self._experts(stages, whole=tp == 1)) if self.job.experts_apart else (dense,)
         adapters = tuple(self.gradients(s) for s in stages)
-        apart = (replace(self._experts(stages, whole=tp == 1), trained=False),) if self.job.experts_apart else ()
+        experts = replace(self._experts(stages, whole=tp == 1), trained=False)
+        apart = (replace(experts, stored=self._stored(experts.total)),) if self.job.experts_apart else ()
+        frozen, kinds = sum(chunk.total for chunk in held), [kind for s in stages for kind in self.kinds(s)]
         return (
             ParameterGroup(name=ADAPTERS, chunks=adapters, replicas=alike, tensors=self.trained(rank, tp=tp)),
-            ParameterGroup(name=FROZEN, chunks=held, replicas=alike, trained=False),
+            ParameterGroup(name=FROZEN, chunks=held, replicas=alike, trained=False, stored=self._stored(frozen, kinds)),
             *apart,
         )
+
+    def _stored(self, frozen: int, kinds: Sequence[LayerKind] = ()) -> float | None:
+        """Bytes of so many *frozen* parameters, those of layers of these *kinds* among them; None: nothing is said."""
+        stored = stored_as(self.job.model.kind)
+        if stored is None:
+            return None
+        if not stored.quantised:
+            return stored.nbytes(1, frozen)
+        matrices = quantised(kinds, self.job.parallel.tp)
+        return self.job.training.number_bytes * (frozen - matrices.elements) + matrices.nbytes
 
     def _experts(self, stages: Sequence[Stage], *, whole: bool) -> ParameterGroup:
         """The experts of some stages; *whole*: with the shapes of experts that are not cut."""

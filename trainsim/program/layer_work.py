@@ -50,6 +50,7 @@ def style_for(job: Job) -> Style:
     modules, parallel_loss = job.training.recompute_modules, job.training.loss_parallel
     policy = job.training.recompute_policy or style.selective
     style = replace(style, selective=policy, recompute_modules=modules, loss_parallel=parallel_loss)
+    style = replace(style, frozen_gathered=strategies[job.sharding.strategy].shares_parameters)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
     nbytes = style.accumulation_bytes

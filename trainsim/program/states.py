@@ -78,10 +78,13 @@ def gradient_bytes(job: Job) -> float:
 
 
 def _weights(job: Job, held: Sequence[Held]) -> float:
-    """Stored weights; frozen ones are never kept in more than 16 bits. In fp8 with the copies of linear layers."""
+    """Stored weights; frozen ones as the scenario says, else in no more than 16 bits. In fp8 with the copies of linear
+    layers."""
     layout, low = job.framework.memory.states, job.training.number_bytes
     stored = FULL if layout.weights == "fp32" else low
-    nbytes = shared(((stored if group.trained else low) * group.total, shards.weights) for group, shards in held)
+    nbytes = shared(
+        (group.stored or (stored if group.trained else low) * group.total, shards.weights) for group, shards in held
+    )
     if layout.cast_copy and stored > low:
         nbytes += low * sum(group.total for group, shards in held if group.trained and shards.weights == 1)
     if job.training.precision in EIGHT_BITS and layout.fp8_copies:

@@ -47,6 +47,7 @@ class LoraSpec(ScenarioSection):
 
     rank: Size
     targets: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ("q", "v")
+    base_dtype: str | None = None
 
 
 class ModelSpec(ScenarioSection):

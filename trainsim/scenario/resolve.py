@@ -15,6 +15,7 @@ from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
 from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
+from trainsim.scenario.frozen_rules import check_frozen
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
@@ -77,12 +78,18 @@ def resolve(context: Context) -> Resolved:
         what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
         **carried(spec.simulation, Job),
     )
+    _check(context, job)
+    return Resolved(job=job, values=written_out(context, job))
+
+
+def _check(context: Context, job: Job) -> None:
+    """Raise for rules that are about several sections; note what they say and what has no effect."""
     check_context_parallel(context, job)
     check_sharding(context, job)
     check_rollout(context, job)
+    check_frozen(context, job)
     note_without_effect(context, job)
     _note_vocabulary(context, job)
-    return Resolved(job=job, values=written_out(context, job))
 
 
 def _note_vocabulary(context: Context, job: Job) -> None:

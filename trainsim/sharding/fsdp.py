@@ -161,7 +161,7 @@ class _UnitPass:
         return EXPERT_REPLICAS if unit.experts else within(self.job, ranks)
 
     def _full(self, unit: FsdpUnit) -> float:
-        return float(self.job.training.number_bytes * unit.elements)
+        return self.job.training.number_bytes * (unit.elements - unit.quantised.elements) + unit.quantised.nbytes
 
     def _sums(self, unit: FsdpUnit) -> float:
         return float(self.job.training.gradient_bytes * unit.trained)
@@ -306,6 +306,7 @@ FSDP = Strategy(
     offloads=frozenset({"optimizer", "parameters"}),
     moves_together=True,
     experts_apart=True,
+    mixed_weights=True,
     framework="pytorch-fsdp2",
     summed_by=summed_by,
     refuses=refuses,

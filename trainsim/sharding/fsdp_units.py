@@ -8,19 +8,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainsim.contracts.job import Job
-from trainsim.models.layer_kind import layer_parameters
+from trainsim.models.frozen import Quantised, quantised
+from trainsim.models.layer_kind import counted, layer_parameters
 from trainsim.sharding.tensorwise import whole
 
 
 class FsdpUnit(NamedTuple):
     """Parameters that are gathered together, from part ``first`` of a forward to part ``last``, and those of them whose
-    gradients are reduced together. ``experts``: those of a layer that other ranks hold than the rest of it."""
+    gradients are reduced together. ``experts``: those of a layer that other ranks hold than the rest of it;
+    ``quantised``: those that are gathered as they are stored."""
 
     first: int
     last: int
     elements: int
     trained: int
     experts: bool = False
+    quantised: Quantised = Quantised()
 
     @property
     def root(self) -> bool:
@@ -38,7 +41,8 @@ class FsdpUnit(NamedTuple):
 def units(job: Job) -> list[FsdpUnit]:
     """The root, whose embedding comes first and whose head comes last, and the layers in forward order.
 
-    FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained.
+    FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained; adapters on
+    quantised weights are wrapped apart from them.
     """
     whole_model = whole(job)
     apart = _apart(job)
@@ -52,8 +56,11 @@ def units(job: Job) -> list[FsdpUnit]:
         unit_parts = {first, last}
         elements, some = sum(held[p] for p in unit_parts), sum(trained[p] for p in unit_parts)
         flat = job.framework.communication.fsdp == "fsdp1"
-        return FsdpUnit(first, last, elements, elements if some and flat else some)
+        few = of_kind[job.model.kinds[whole_model.last - 1 - first]] if first == last else Quantised()
+        whole_unit = some and flat and not few.elements
+        return FsdpUnit(first, last, elements, elements if whole_unit else some, quantised=few)
 
+    of_kind = {kind: quantised([kind], job.parallel.tp) for kind in counted(job.model.kinds)}
     layers = (unit(k, k) for k in range(whole_model.last - 1, 0, -1))
     experts = {k: FsdpUnit(k, k, here, here * (not tuned), experts=True) for k, (_, here) in apart.items() if here}
     return [unit(whole_model.last, 0), *(u for layer in layers for u in (layer, experts.get(layer.first)) if u)]

@@ -48,7 +48,7 @@ class ParameterGroup:
     """Parameters of one rank that ``replicas`` ranks hold alike, those that meet in ``over``.
 
     ``chunks`` are their numbers, ``tensors`` their shapes, at which some optimizers look; None: like those of the whole
-    model. Those that are not ``trained`` have no gradients.
+    model. Those that are not ``trained`` have no gradients; ``stored`` are their bytes (None: as in the passes).
 
     >>> chunk = ChunkParameters(head=2, layers=(3, 3), embedding=2)
     >>> ParameterGroup(name="dense", chunks=(chunk, chunk), replicas=8).total
@@ -61,6 +61,7 @@ class ParameterGroup:
     over: Group = REPLICAS
     tensors: Tensors | None = None
     trained: bool = True
+    stored: float | None = None
 
     @property
     def total(self) -> int:
