@@ -41,12 +41,16 @@ Loader.add_implicit_resolver(
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A mapping that a person wrote, what it is called, and where its values stand; equal where it says the same."""
+    """A mapping that a person wrote, what it is called, and where its values stand; equal where it says the same.
+
+    ``repeated`` has the first line of keys that stand twice, where the last one counts.
+    """
 
     name: str
     data: Mapping[str, Any]
     origin: Origin = field(default_factory=Origin)
     error: type[TrainsimError] = InvalidData
+    repeated: Mapping[Key, int] = field(default_factory=dict)
 
     @cached_property
     def content(self) -> str:
@@ -90,21 +94,31 @@ def read_file(path: Path, *, shown: str, error: type[TrainsimError] = InvalidDat
 
 
 def read_text(
-    text: str, *, file: str, folder: Path = Path(), error: type[TrainsimError] = InvalidData, needs: str = ""
+    text: str,
+    *,
+    file: str,
+    folder: Path = Path(),
+    error: type[TrainsimError] = InvalidData,
+    needs: str = "",
+    last_counts: bool = False,
 ) -> Document:
     """The document that *text* is, called *file* in messages. Raises *error*, with the line.
 
-    *needs* says what a document of this kind needs at least, for one that is empty.
+    *needs* says what a document of this kind needs at least, for one that is empty. A key that stands twice is refused,
+    unless *last_counts*, as it does for most programs that read YAML; the document's ``repeated`` then has it.
 
     >>> read_text("a: {b: 1}", file="x.yaml").origin.where(("a", "b"))
     'x.yaml:1: a.b'
+    >>> read_text("{a: 1, a: 2}", file="x.yaml", last_counts=True).repeated
+    {('a',): 1}
     """
     raised: Any = error
-    return _read(text, file, folder, raised, needs)
+    return _read(text, file, folder, raised, needs, last_counts)
 
 
 @lru_cache(maxsize=256)
-def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Document:
+def _read(text: str, file: str, folder: Path, error: Any, needs: str, last_counts: bool) -> Document:
+    repeated: dict[Key, int] | None = {} if last_counts else None
     try:
         loader = Loader(text)
         node = loader.get_single_node()
@@ -113,7 +127,7 @@ def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Documen
         if not isinstance(node, yaml.MappingNode):
             kind = "list" if isinstance(node, yaml.SequenceNode) else "single value"
             raise error(f"{file}:1: holds a {kind}, where a mapping (key: value) is expected")
-        lines = dict(_lines(node, file, error))
+        lines = dict(_lines(node, file, error, repeated))
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as fault:
         raise error(_message(fault, file, text)) from None
@@ -121,7 +135,7 @@ def _read(text: str, file: str, folder: Path, error: Any, needs: str) -> Documen
         raise error(f"{file}: not valid YAML: {_reason(fault, text)}") from None
     if not isinstance(data, dict):  # a mapping with a tag that makes something else of it
         raise error(f"{file}:1: holds a {type(data).__name__}, where a mapping (key: value) is expected")
-    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error)
+    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error, repeated or {})
 
 
 PLAIN = (str, float, bool, type(None))
@@ -177,8 +191,11 @@ def _message(fault: yaml.MarkedYAMLError, file: str, text: str) -> str:
     return f"{file}{f':{mark.line + 1}' if mark else ''}: not valid YAML: {what}"
 
 
-def _lines(root: yaml.Node, file: str, error: type[TrainsimError]) -> Iterator[tuple[Key, int]]:
-    """(key, line) of everything under *root*; refuses duplicate keys, endless aliases and complex keys."""
+def _lines(
+    root: yaml.Node, file: str, error: type[TrainsimError], repeated: dict[Key, int] | None = None
+) -> Iterator[tuple[Key, int]]:
+    """(key, line) of everything under *root*; refuses endless aliases, complex keys, and keys that stand twice unless
+    these go to *repeated*."""
     budget = MOST_VALUES
     stack: list[tuple[yaml.Node, Key]] = [(root, ())]
     while stack:
@@ -192,19 +209,24 @@ def _lines(root: yaml.Node, file: str, error: type[TrainsimError]) -> Iterator[t
         if isinstance(node, yaml.SequenceNode):
             stack.extend((item, (*key, k)) for k, item in enumerate(node.value))
         elif isinstance(node, yaml.MappingNode):
-            for name, line, value in _entries(node, file, error):
+            for name, (line, value, first) in _entries(node, file, error, repeated is not None).items():
                 yield (*key, name), line
                 stack.append((value, (*key, name)))
+                if repeated is not None and first:
+                    repeated[(*key, name)] = first
 
 
-def _entries(node: yaml.MappingNode, file: str, error: type[TrainsimError]) -> Iterator[tuple[str, int, yaml.Node]]:
-    """(Key, its line, value) of each entry of a mapping."""
-    seen: dict[str, int] = {}
+def _entries(
+    node: yaml.MappingNode, file: str, error: type[TrainsimError], last_counts: bool
+) -> dict[str, tuple[int, yaml.Node, int]]:
+    """(Line, value, where it stood first or 0) of each key of a mapping."""
+    seen: dict[str, tuple[int, yaml.Node, int]] = {}
     for left, right in node.value:
         line = left.start_mark.line + 1
         if not isinstance(left, yaml.ScalarNode):
             raise error(f"{file}:{line}: a key must be a word, not a list or a mapping")
-        if left.value in seen:
-            raise error(f"{file}:{line}: {left.value} is already given in line {seen[left.value]}; keep one")
-        seen[left.value] = line
-        yield left.value, line, right
+        if left.value in seen and not last_counts:
+            raise error(f"{file}:{line}: {left.value} is already given in line {seen[left.value][0]}; keep one")
+        before = seen.get(left.value)
+        seen[left.value] = (line, right, (before[2] or before[0]) if before else 0)
+    return seen

@@ -44,7 +44,8 @@ def read_json_text(
         raise error(f"{file}: not valid JSON: {str(fault) or 'nested too deeply'}") from None
     if not isinstance(data, dict):
         raise error(f"{file}:1: holds a {_kind(data)}, where an object ({{...}}) is expected")
-    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=dict(_json_lines(text, file, error))))
+    lines = dict(_json_lines(text, file, error))
+    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error)
 
 
 def read_toml_text(
@@ -60,7 +61,8 @@ def read_toml_text(
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as fault:
         line = re.search(r"at line (\d+)", str(fault))
         raise error(f"{file}{f':{line[1]}' if line else ''}: not valid TOML: {fault}") from None
-    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=dict(_toml_lines(text))))
+    lines = dict(_toml_lines(text))
+    return Document(Path(file).stem, data, Origin(file=file, folder=folder, lines=lines), error)
 
 
 def _no_constant(name: str) -> Any:

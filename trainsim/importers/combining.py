@@ -14,6 +14,7 @@ from trainsim.documents.origin import Key, Origin, key_of
 from trainsim.errors import ScenarioError, shorten
 from trainsim.importers.findings import Fact, Findings, Remark, flattened
 from trainsim.scenario.changes import changed, is_within
+from trainsim.scenario.named import NAMED
 
 if TYPE_CHECKING:
     from trainsim.scenario.scenario import Scenario
@@ -26,6 +27,16 @@ NEEDED: Mapping[str, str] = {
 SECTIONS = ("name", "framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network")
 """The order in which a scenario is written."""
 SIZES = ("model.layers", "model.hidden")
+MODEL_NEEDS = ("layers", "hidden", "heads", "vocab")
+"""What a model needs that is no name of the catalogue and starts from none."""
+BASES = ("model", *NAMED)
+"""Keys whose value may be a name, from which a mapping starts."""
+ALSO_SAID_BY = {
+    "cluster.gpus": ("cluster.nodes", "cluster.on_nodes"),
+    "training.gradient_accumulation": ("training.global_batch",),
+    "training.global_batch": ("training.gradient_accumulation",),
+}
+"""Keys that say the same in another way: what a file only implies yields to them."""
 WORDS = {"used": "used", "ignored": "without effect", "warnings": "not modelled", "defaults": "assumed"}
 
 
@@ -65,7 +76,11 @@ class Imported:
     @property
     def missing(self) -> dict[str, str]:
         """What a scenario needs beyond this, and how to say it."""
-        return {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
+        needed = {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
+        model = self.scenario.get("model")
+        if isinstance(model, Mapping) and "base" not in model and not _is_known_model(model.get("name")):
+            needed |= {f"model.{k}": f"add --set model.{k}=N" for k in MODEL_NEEDS if model.get(k) is None}
+        return needed
 
     @cached_property
     def complete(self) -> Scenario:
@@ -112,7 +127,7 @@ def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = N
     _check_sections(said.values())
     weak: dict[str, Fact] = {}
     for fact in (f for f in facts if f.weak):
-        if not any(is_within(key, fact.key) or is_within(fact.key, key) for key in said):
+        if not _yields(fact, said, changes):
             weak.setdefault(fact.key, fact)
     data: dict[str, Any] = {}
     for fact in [*said.values(), *weak.values()]:
@@ -140,13 +155,29 @@ def _without_named_model(facts: Iterable[Fact]) -> list[Fact]:
     return [fact for fact in facts if not (sized and fact.key in ("model", "model.base"))]
 
 
+def _yields(fact: Fact, said: Mapping[str, Fact], changes: Mapping[str, Any]) -> bool:
+    """Whether something that is only assumed is said by a file, or in another way. A name leaves its fields open."""
+    if any(_decided(other, changes) or other in said for other in ALSO_SAID_BY.get(fact.key, ())):
+        return True
+    above = [key for key in said if is_within(fact.key, key) and key != fact.key]
+    if any(not (key in BASES and isinstance(said[key].value, str)) for key in above):
+        return True
+    return any(is_within(key, fact.key) for key in said)
+
+
+def _is_known_model(name: Any) -> bool:
+    from trainsim.models.known import model_names
+
+    return isinstance(name, str) and name in model_names()
+
+
 def _check_sections(facts: Iterable[Fact]) -> None:
     """No key is a value for one file and a section for another."""
     by_key = {fact.key: fact for fact in facts}
     for key, fact in by_key.items():
         parts = key.split(".")
         for n in range(1, len(parts)):
-            if (above := by_key.get(".".join(parts[:n]))) and above.key not in ("model", "framework"):
+            if (above := by_key.get(".".join(parts[:n]))) and above.key not in BASES:
                 raise ScenarioError(f"{above.said}: {above.key} is {_plain(above.value)}, but {fact.said} sets {key}")
 
 

@@ -13,6 +13,7 @@ from trainsim.errors import ScenarioError, TrainsimError
 from trainsim.importers.combining import Imported, combined, relative_to
 from trainsim.importers.findings import Findings, Reference, Remark
 from trainsim.importers.importer import Importer, importers
+from trainsim.importers.not_read import kind_of
 from trainsim.importers.source import Source, read_source
 
 SURE = 0.2
@@ -64,10 +65,12 @@ def importer_of(source: Source, kind: str = "") -> Importer:
         if len(ties) > 1:
             raise ScenarioError(f"{source.shown}: could be {' or '.join(ties)}; say which with --as {ties[0]}")
         return ranked[0][1]
-    if source.suffix in (".yaml", ".yml"):
-        _ = source.document
     if not source.text.strip():
         raise ScenarioError(f"{source.shown}: the file is empty")
+    if other := kind_of(source.name, source.text):
+        raise ScenarioError(f"{source.shown}: {other}")
+    if source.suffix in (".yaml", ".yml"):
+        _ = source.document
     known = "; ".join(f"{importer.name} ({importer.title})" for importer in importers.values())
     raise ScenarioError(f"{source.shown}: no importer knows this file. Known: {known}. --as NAME chooses one.")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainsim.documents.document import Document
-from trainsim.documents.origin import value_at
+from trainsim.documents.origin import dotted, value_at
 from trainsim.errors import TrainsimError, nearest, shorten
 from trainsim.importers.findings import Fact, Findings, Reference, Remark, flattened
 from trainsim.importers.importer import Effect, Key
@@ -169,6 +169,8 @@ class Reader:
     def findings(self, importer: str) -> Findings:
         """All that was said, with a remark about every key that nobody looked at."""
         self._rest()
+        for key, line in self.document.repeated.items():
+            self._note("warnings", dotted(key), f"stands twice, first in line {line}; the last one counts")
         return Findings(
             importer=importer,
             file=self.document.origin.file,

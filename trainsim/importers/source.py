@@ -13,8 +13,17 @@ from typing import Any
 from trainsim.documents.document import Document, read_text, text_of
 from trainsim.documents.other_formats import read_json_text, read_toml_text
 from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.importers.not_read import kind_of
 
-READERS = {".json": read_json_text, ".toml": read_toml_text, ".yaml": read_text, ".yml": read_text}
+
+def read_yaml_text(
+    text: str, *, file: str, folder: Path = Path(), error: type[TrainsimError] = ScenarioError
+) -> Document:
+    """YAML as other tools read it: of keys that stand twice the last one counts."""
+    return read_text(text, file=file, folder=folder, error=error, last_counts=True)
+
+
+READERS = {".json": read_json_text, ".toml": read_toml_text, ".yaml": read_yaml_text, ".yml": read_yaml_text}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,7 +52,7 @@ class Source:
     @cached_property
     def document(self) -> Document:
         """The mapping in the file, with the line of every key. Raises ScenarioError that names file and line."""
-        reader = READERS.get(self.suffix) or (read_json_text if self.text.lstrip()[:1] == "{" else read_text)
+        reader = READERS.get(self.suffix) or (read_json_text if self.text.lstrip()[:1] == "{" else read_yaml_text)
         return reader(self.text, file=self.shown, folder=self.folder, error=ScenarioError)
 
     @cached_property
@@ -69,4 +78,6 @@ class Source:
 def read_source(path: str | Path) -> Source:
     """The file at *path*. Raises ScenarioError for what is no text or too long."""
     path = Path(path)
+    if path.is_file() and (kind := kind_of(path.name)):
+        raise ScenarioError(f"{path}: {kind}")
     return Source(shown=str(path), text=text_of(path, str(path), ScenarioError), folder=path.parent)

@@ -25,6 +25,8 @@ def sniff(source: Source) -> float:
 def load(source: Source) -> Findings:
     """Every value as it stands."""
     document = source.document
+    for key, line in document.repeated.items():
+        raise document.fail(key, f"{key[-1]} is already given in line {line}; keep one")
     facts = [
         Fact(key=key, value=value, place=document.origin.place(tuple(key.split("."))).removesuffix(": "), source=key)
         for key, value in leaves_of(document.data)
