@@ -28,7 +28,10 @@ SPOTS = (
     "auto", "!!python/object:x {}",
 )  # fmt: skip
 """What is put in the place of something in a file."""
-USUAL = {"model": "llama-2-7b", "cluster.topology": "dgx_a100"}
+USUAL = {
+    "model": "llama-2-7b", "cluster.topology": "dgx_a100", "model.layers": 32, "model.hidden": 4096, "model.heads": 32,
+    "model.vocab": 32000,
+}  # fmt: skip
 """What completes a scenario of which files say less."""
 
 

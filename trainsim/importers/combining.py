@@ -79,7 +79,10 @@ class Imported:
         needed = {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
         model = self.scenario.get("model")
         if isinstance(model, Mapping) and "base" not in model and not _is_known_model(model.get("name")):
-            needed |= {f"model.{k}": f"add --set model.{k}=N" for k in MODEL_NEEDS if model.get(k) is None}
+            open_ = [key for key in MODEL_NEEDS if model.get(key) is None]
+            whole = {"model": "add its config.json, or --set model.base=NAME (trainsim list models)"}
+            sizes = {f"model.{key}": f"add --set model.{key}=N" for key in open_}
+            needed |= whole if len(open_) == len(MODEL_NEEDS) else sizes
         return needed
 
     @cached_property
