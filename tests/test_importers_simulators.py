@@ -58,9 +58,7 @@ def test_calculon_counts_gpus_and_the_whole_batch() -> None:
 
 
 def test_degrees_that_do_not_multiply_out_are_refused() -> None:
-    with pytest.raises(
-        ScenarioError, match=r"0.json:1: num_procs: 64 is not tensor_par x pipeline_par x data_par = 80"
-    ):
+    with pytest.raises(ScenarioError, match=r"0.json:1: num_procs: 64 is not tensor_par x .* = 80"):
         said(EXECUTION | {"data_par": 5})
 
 

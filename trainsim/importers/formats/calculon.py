@@ -42,13 +42,7 @@ def _execution(reader: Reader) -> None:
     words = table("calculon")
     if reader.flag("training") is False:
         raise reader.fail("training", "an execution without training has no training step")
-    world, degrees = reader.whole("num_procs"), {axis: reader.whole(key) for key, axis in DEGREES.items()}
-    product = prod(degree or 1 for degree in degrees.values())
-    if world and None not in degrees.values() and world != product:
-        raise reader.fail("num_procs", f"{world} is not {' x '.join(DEGREES)} = {product}")
-    reader.say("cluster.gpus", world, "num_procs")
-    for key, axis in DEGREES.items():
-        reader.say(f"parallel.{axis}", degrees[axis], key)
+    degrees = _degrees(reader)
     reader.say("training.global_batch", reader.whole("batch_size"), "batch_size")
     reader.say("training.micro_batch", reader.whole("microbatch_size"), "microbatch_size")
     if datatype := reader.word("datatype", words["datatypes"]):
@@ -70,6 +64,18 @@ def _execution(reader: Reader) -> None:
             reader.say(f"sharding.offload.{where}", "cpu", key)
     if reader.flag("activations_offload"):
         reader.say("training.activation_offload", "cpu", "activations_offload")
+
+
+def _degrees(reader: Reader) -> dict[str, int | None]:
+    """Say the degrees, which multiply out to all GPUs."""
+    world, degrees = reader.whole("num_procs"), {axis: reader.whole(key) for key, axis in DEGREES.items()}
+    product = prod(degree or 1 for degree in degrees.values())
+    if world and None not in degrees.values() and world != product:
+        raise reader.fail("num_procs", f"{world} is not {' x '.join(DEGREES)} = {product}")
+    reader.say("cluster.gpus", world, "num_procs")
+    for key, axis in DEGREES.items():
+        reader.say(f"parallel.{axis}", degrees[axis], key)
+    return degrees
 
 
 def _tensor_parallel(reader: Reader, tp: int, recompute: str) -> None:
