@@ -32,6 +32,7 @@ class Queue(StrEnum):
     REPLICAS = "replicas"  # averages over groups of replicas that shard among themselves
     GATHER = "gather"  # gathers of a second copy of the parameters
     VOCABULARY = "vocabulary"
+    ACTIVATIONS = "activations"  # on their way to the host and back
     STEP = "step"  # a delayed update on the host
     READ = "read"  # drives, ahead of what needs them
     WRITE = "write"  # drives, behind what made it

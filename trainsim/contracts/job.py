@@ -122,6 +122,7 @@ class Training:
     recompute_modules: tuple[str, ...] = ()  # of selective recomputation; (): the framework's
     recompute_policy: str | None = None  # of selective recomputation (models/recompute.py); None: the framework's
     recompute_layers: int | None = None  # layers per virtual stage that are recomputed in full; None: all
+    activation_offload: str = "none"  # where saved activations are until their backward: none | cpu
     recompute_every: int = 1  # of the layers of a rank so many-th are recomputed in full
     attention: str = "flash2"
     attention_mask: str = "none"  # where a mask of all pairs of tokens is made that each rank holds: none | gpu | host
@@ -204,6 +205,11 @@ class Job:
     fold: bool = True
     steps: int = 1  # back to back
     seed: int = 0
+
+    @property
+    def uses_host(self) -> bool:
+        """Whether anything is kept off the GPUs, and copied there and back."""
+        return self.sharding.offload.any or self.training.activation_offload != "none"
 
     @property
     def experts_apart(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from trainsim.contracts.groups import Queue
 from trainsim.program.parts import Parts
+from trainsim.program.stages import Stage
 from trainsim.sharding.flights import Flight, FlightPlan, FlightStep, PassFlights, PassMoment, Role
 
 
@@ -19,7 +20,7 @@ def excess(parts: Parts, plan: FlightPlan) -> float:
         return 0.0
     microbatches = parts.job.training.microbatches
     turns = ((True, False, 1), (False, False, microbatches - 2), (False, True, 1))
-    clock, total = _PassClock(parts), 0.0
+    clock, total = _PassClock(parts, parts.of_rank(0)[0]), 0.0
     for first, last, times in turns if microbatches > 1 else ((True, True, 1),):
         if times:
             before = clock.late
@@ -28,11 +29,22 @@ def excess(parts: Parts, plan: FlightPlan) -> float:
     return total + max([0.0, *(free - clock.now for free in clock.free.values())])
 
 
+def late(parts: Parts, stage: Stage, forward: PassFlights, backward: PassFlights) -> float:
+    """Seconds by which the passes of a microbatch through *stage*, with the flights under them, outlast their kernels,
+    when others have gone before."""
+    clock = _PassClock(parts, stage)
+    clock.passes(forward, backward)
+    first = clock.late
+    clock.passes(forward, backward)
+    return clock.late - first
+
+
 @dataclass
 class _PassClock:
     """Where the pass is (seconds), how late that is, and when each chain beside it is free."""
 
     parts: Parts
+    stage: Stage
     now: float = 0.0
     late: float = 0.0
     free: dict[Queue, float] = field(default_factory=dict)
@@ -50,11 +62,13 @@ class _PassClock:
 
     def _lengths(self) -> Iterator[tuple[int, float, float]]:
         """(Part, seconds forward, seconds backward) in the order of a forward."""
-        (stage,) = self.parts.of_rank(0)
-        yield stage.layers + 1, self.parts.embedding.forward_seconds, self.parts.embedding.backward_seconds
+        stage = self.stage
+        if stage.embedding:
+            yield stage.layers + 1, self.parts.embedding.forward_seconds, self.parts.embedding.backward_seconds
         for k, block in enumerate(self.parts.layer_blocks(stage)):
             yield stage.layers - k, block.forward_seconds, block.backward_seconds
-        yield 0, self.parts.head.forward_seconds, self.parts.head.backward_seconds
+        if stage.head:
+            yield 0, self.parts.head.forward_seconds, self.parts.head.backward_seconds
 
     def _moment(self, at: dict[PassMoment, _Here], moment: PassMoment) -> None:
         here = at.get(moment)

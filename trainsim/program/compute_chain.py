@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Signal, Task, Template
+from trainsim.program import activation_offload
 from trainsim.program.beside import cuts as cuts_of
 from trainsim.program.beside import tasks as flights_of
 from trainsim.program.pairs import Turn, turns
 from trainsim.program.rank import Kind, RankPlan
 from trainsim.program.rendezvous import Rendezvous
-from trainsim.program.templates import PASSES, Cuts, Pass, template
+from trainsim.program.templates import PASSES, Cuts, Pass, joined, template
 from trainsim.program.update import gather_waits, reduce_signals, update, with_gradients
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.messages import MessageBatch
@@ -39,7 +41,8 @@ class ComputeChain:
         self._made: dict[tuple[Kind, bool], _Made] = {}
         self._pairs: dict[tuple[Kind, Kind], tuple[Turn, ...]] = {}
         self._updates: dict[bool, Template] = {}
-        self._flights: dict[str, list[Task]] = {chain: [] for chain in chains_of(rank_plan.sharding.flights)}
+        own = (activation_offload.CHAIN,) if activation_offload.moves(rank_plan.parts) else ()
+        self._flights: dict[str, list[Task]] = {chain: [] for chain in (*self._shared, *own)}
 
     def step(self, step: int) -> list[Task]:
         """The tasks of the compute chain for one step, in order; those beside them are added to their chains.
@@ -47,9 +50,14 @@ class ComputeChain:
         Without a flush it is one stream of all steps, with its updates.
         """
         tasks = self._passes(step) if self.rank_plan.one_by_one else list(self._items(step))
-        for chain, flights in self._flights.items():
-            flights.append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
+        for chain in self._shared:
+            self._flights[chain].append(Task(Template("over", 0, (Signal(f"over.{chain}"),)), step))
         return tasks
+
+    @property
+    def _shared(self) -> tuple[Queue, ...]:
+        """The chains of what the sharding strategy exchanges under the passes."""
+        return chains_of(self.rank_plan.sharding.flights)
 
     def beside(self) -> dict[str, tuple[Task, ...]]:
         """The chains of flights that run under the passes, of all steps so far."""
@@ -120,18 +128,23 @@ class ComputeChain:
         """The templates of a pass of some *kind*, with *cuts* around its parts, or with the flights of its kind."""
         made = self._made.get((kind, bool(cuts)))
         if made is None:
-            flies, coarse = bool(self.rank_plan.sharding.flights), self.rank_plan.parts.job.detail != "op"
-            one_pass, beside = self._with_flights(kind) if flies else (self._pass(kind, cuts, coarse=coarse), {})
+            one_pass, beside = self._with_flights(kind, cuts)
             made = _Made(template(self.rank_plan.parts, one_pass), one_pass.beside, beside)
             if not cuts or self.rank_plan.schedule.eager_updates:
                 self._made[kind, bool(cuts)] = made
         return made
 
-    def _with_flights(self, kind: Kind) -> tuple[Pass, Mapping[str, Template]]:
-        """A pass with what its flights want around its parts, and their own templates."""
-        around, blocks = self.rank_plan.sharding.flights[kind.role], self.rank_plan.parts.blocks
-        cuts, coarse = cuts_of(around, kind.role, blocks), self.rank_plan.parts.job.detail != "op"
-        return self._pass(kind, cuts, coarse=coarse), flights_of(around, kind.role, blocks)
+    def _with_flights(self, kind: Kind, cuts: Cuts) -> tuple[Pass, Mapping[str, Template]]:
+        """A pass with *cuts* around its parts and with what its flights want there, and their own templates."""
+        parts, stage = self.rank_plan.parts, self.rank_plan.stages[kind.chunk]
+        flights = [activation_offload.beside(parts.slices[kind.piece], stage, kind.work.value)]
+        if self.rank_plan.sharding.flights:
+            flights.insert(0, self.rank_plan.sharding.flights[kind.role])
+        beside: dict[str, Template] = {}
+        for around in flights:
+            cuts = joined(cuts, cuts_of(around, kind.role, parts.blocks))
+            beside |= flights_of(around, kind.role, parts.blocks)
+        return self._pass(kind, cuts, coarse=parts.job.detail != "op"), beside
 
     def _pair(self, k: int, pair: Pair, step: int) -> Iterator[Task]:
         """The tasks of the slots *k* and the one behind it, which run at once."""

@@ -17,7 +17,7 @@ from itertools import product
 
 from trainsim.contracts.groups import EXPERTS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
-from trainsim.program import offload
+from trainsim.program import activation_offload, offload
 from trainsim.program.alone import excess
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
@@ -95,7 +95,7 @@ def _rank_pass(parts: Parts, stages: Sequence[Stage], blocked: float) -> tuple[f
         blocks += [parts_of_slice.head] if s.head else []
         total += sum(block.forward_seconds + block.backward_seconds for block in blocks)
         late += 2 * sum(block.weight_seconds for block in blocks)
-        total += blocked * ((not s.head) + (not s.embedding))
+        total += blocked * ((not s.head) + (not s.embedding)) + activation_offload.late_seconds(parts_of_slice, s)
     if parts.vocabulary is not None:
         total += parts.vocabulary.block.forward_seconds + parts.vocabulary.block.backward_seconds
     return total, late

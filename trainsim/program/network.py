@@ -215,7 +215,7 @@ class Network:
         if key not in self._patterns:
             pattern = self._pattern(*key, self.members(peers))
             # Links count as binding by the ways of collectives alone: what else is on the way may be broken, or shared.
-            usual = self._healthy and not self.job.sharding.offload.any
+            usual = self._healthy and not self.job.uses_host
             self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if usual else pattern
         return self._patterns[key]
 
@@ -234,7 +234,7 @@ class Network:
             return self._communicator(peers, operations)
         kept: dict[object, Communicator] = self.job.cluster.memo.setdefault("communicators", {})
         chosen = tuple(self.job.algorithm.get(operation, "auto") for operation in operations)
-        key = peers, operations, chosen, self._layout, self.job.sharding.offload.any
+        key = peers, operations, chosen, self._layout, self.job.uses_host
         if key not in kept:
             while len(kept) >= MOST_KEPT:
                 del kept[next(iter(kept))]

@@ -179,8 +179,10 @@ def with_offload(rank_plan: RankPlan, memory: Memory) -> Memory:
     if not offload.any:
         return memory
     if strategy(rank_plan).moves_together:  # just what would be on the GPU
-        return replace(memory, weights=0.0, gradients=0.0, optimizer=0.0, host=rank_plan.states().resident)
-    host = nvme = 0.0
+        return replace(
+            memory, weights=0.0, gradients=0.0, optimizer=0.0, host=memory.host + rank_plan.states().resident
+        )
+    host, nvme = memory.host, 0.0
     if moved:
         stays, extra = 1 - offload.ratio, rank_plan.sharding.extra
         memory = replace(

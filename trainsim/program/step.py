@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from trainsim.contracts.instructions import Kernel, Memory, Program, Task, Template
 from trainsim.contracts.job import Delay
+from trainsim.program.activation_offload import host_bytes
 from trainsim.program.compute_chain import ComputeChain
 from trainsim.program.layer_work import mask_bytes
 from trainsim.program.offload import chains as offload_chains
@@ -85,4 +86,4 @@ def _memory(rank_plan: RankPlan) -> Memory:
         framework=framework.memory.fixed,
         slack=framework.memory.allocator_slack,
     )
-    return with_offload(rank_plan, memory)
+    return with_offload(rank_plan, replace(memory, host=host_bytes(rank_plan)))

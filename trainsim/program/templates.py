@@ -58,6 +58,14 @@ Cuts = Mapping[int, Cut]
 """What stands around the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
 
 
+def joined(some: Cuts, more: Cuts) -> Cuts:
+    """What stands around the parts of a pass in both: *some* first."""
+    if not (some and more):
+        return some or more
+    both = {part: (some.get(part, NOTHING), more.get(part, NOTHING)) for part in {*some, *more}}
+    return {part: Cut(a.before + b.before, a.after + b.after) for part, (a, b) in both.items()}
+
+
 def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """Forward through *stage*: receive, embedding, layers, head, send."""
     cuts, lanes = cuts or {}, NO_LANES

@@ -13,7 +13,10 @@ from trainsim.units import format_count
 
 SECTIONS = ("framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network", "what_if")
 PLAIN = {"network": {"algorithm": "auto"}, "what_if": []}
-SILENT = {"parallel": {"cp": 1, "ulysses": 1, "ep": 1, "order": ["tp", "cp", "ep", "dp", "pp"]}}
+SILENT: Mapping[str, Mapping[str, Any]] = {
+    "parallel": {"cp": 1, "ulysses": 1, "ep": 1, "order": ["tp", "cp", "ep", "dp", "pp"]},
+    "training": {"padding": "none", "activation_offload": "none"},
+}
 
 
 def resolved_section(values: Mapping[str, Any], file: str = "") -> Section:

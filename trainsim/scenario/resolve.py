@@ -13,6 +13,7 @@ from trainsim.frameworks import Framework
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
 from trainsim.scenario import checks, layout
+from trainsim.scenario.activation_rules import check_activations
 from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
 from trainsim.scenario.frozen_rules import check_frozen
@@ -88,6 +89,7 @@ def _check(context: Context, job: Job) -> None:
     check_sharding(context, job)
     check_rollout(context, job)
     check_frozen(context, job)
+    check_activations(context, job)
     note_without_effect(context, job)
     _note_vocabulary(context, job)
 

@@ -49,6 +49,7 @@ def resolve_training(
         optimizer=find_optimizer(context),
         recompute=mode,
         **recompute_parts,
+        activation_offload=spec.activation_offload,
         attention=attention_kernel(context, framework, cluster.gpu),
         attention_mask=spec.attention_mask,
         tp_overlap=tensor_overlap(context, framework, parallel),

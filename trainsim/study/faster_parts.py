@@ -20,7 +20,7 @@ BETWEEN_NODES = ("network", "latency")
 
 def faster_parts(job: Job) -> tuple[FasterPart, ...]:
     """Those that *job* has."""
-    missing = {*(BETWEEN_NODES if job.cluster.nodes == 1 else ()), *(() if job.sharding.offload.any else ("storage",))}
+    missing = {*(BETWEEN_NODES if job.cluster.nodes == 1 else ()), *(() if job.uses_host else ("storage",))}
     return tuple(part for name, part in FASTER_PARTS.items() if name not in missing)
 
 

@@ -74,6 +74,8 @@ def waits_for(what: str, source: int, stage: int) -> str:
         return f"stage {source} to join a blocking message"
     if what == "vocabulary":
         return "the logits of all stages"
+    if what == "activations":
+        return "activations on their way to or from the host"
     if what in KINDS_OF:
         return f"overlapped {what} to finish"
     if what.startswith("offload"):
