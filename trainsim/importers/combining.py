@@ -165,6 +165,8 @@ def _yields(fact: Fact, said: Mapping[str, Fact], changes: Mapping[str, Any]) ->
     above = [key for key in said if is_within(fact.key, key) and key != fact.key]
     if any(not (key in BASES and isinstance(said[key].value, str)) for key in above):
         return True
+    if fact.key in BASES and isinstance(fact.value, str):
+        return fact.key in said or f"{fact.key}.base" in said
     return any(is_within(key, fact.key) for key in said)
 
 
@@ -209,8 +211,9 @@ def _ordered(data: dict[str, Any]) -> dict[str, Any]:
     known = [key for key in SECTIONS if key in data]
     out = {key: data[key] for key in [*known, *(key for key in data if key not in known)]}
     for key in ("model", "framework"):
-        if isinstance(out.get(key), dict) and set(out[key]) == {"base"}:
-            out[key] = out[key]["base"]
+        if isinstance(out.get(key), dict) and "base" in out[key]:
+            base = out[key]["base"]
+            out[key] = base if set(out[key]) == {"base"} else {"base": base, **out[key]}
     return out
 
 

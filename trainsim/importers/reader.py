@@ -4,7 +4,7 @@ A mapping read key by key on its way to findings: whatever nobody looked at is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,11 +27,17 @@ class Reader:
     """Typed access to the keys of a *document*; every complaint names file, line and key.
 
     Keys are dotted. Every method that reads gives None where the key is not there or null, and marks it as looked at.
+    Where a format has several spellings of its top-level keys, *spelling* makes one of them; remarks keep the file's.
     """
 
-    def __init__(self, document: Document, keys: Iterable[Key]):
+    def __init__(self, document: Document, keys: Iterable[Key], spelling: Callable[[str], str] = str):
         self.document = document
         self._keys = tuple(keys)
+        self._spelling = spelling
+        self._own: dict[str, str] = {}
+        for name in document.data:
+            if (one := self._own.setdefault(spelling(name), name)) != name:
+                raise document.fail((name,), f"is already given as {one}; keep one")
         self._seen: set[str] = set()
         self._facts: list[Fact] = []
         self._notes: dict[str, list[Remark]] = {"used": [], "ignored": [], "warnings": [], "defaults": []}
@@ -41,12 +47,18 @@ class Reader:
 
     def raw(self, key: str) -> Any:
         """The value at *key* as it stands in the file."""
+        key = self.own(key)
         self._seen.add(key)
         return value_at(self.document.data, tuple(key.split(".")))
 
     def has(self, key: str) -> bool:
         """Whether there is a value at *key* that is not null; does not mark it."""
-        return value_at(self.document.data, tuple(key.split("."))) is not None
+        return value_at(self.document.data, tuple(self.own(key).split("."))) is not None
+
+    def own(self, key: str) -> str:
+        """*key* as the file spells it."""
+        first, dot, rest = key.partition(".")
+        return f"{self._own.get(first, first)}{dot}{rest}"
 
     def whole(self, key: str, *, low: int = 1, besides: Sequence[str] = ()) -> Any:
         """A whole number of at least *low*, or one of the words *besides*. ``5e8`` and ``"8"`` are whole numbers."""
@@ -106,7 +118,7 @@ class Reader:
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """A mapping; its keys are read by themselves."""
-        value = value_at(self.document.data, tuple(key.split(".")))
+        value = value_at(self.document.data, tuple(self.own(key).split(".")))
         if value is not None and not isinstance(value, Mapping):
             raise self.fail(key, f"expected a mapping (key: value), found {shorten(value)}")
         return value
@@ -120,7 +132,7 @@ class Reader:
 
     def fail(self, key: str, message: str) -> TrainsimError:
         """The exception to raise about the value at *key*."""
-        return self.document.fail(tuple(key.split(".")), message)
+        return self.document.fail(tuple(self.own(key).split(".")), message)
 
     # writing
 
@@ -128,7 +140,7 @@ class Reader:
         """The scenario's *key* is *value* because of the file's keys *sources*; None says nothing."""
         if value is None:
             return
-        place, source = (self.place(sources[0]), sources[0]) if sources else (self.document.origin.file, "")
+        place, source = (self.place(sources[0]), self.own(sources[0])) if sources else (self.document.origin.file, "")
         leaves = flattened(key, value)
         self._facts += [Fact(key=k, value=v, place=place, source=source, weak=weak) for k, v in leaves]
         for name in sources:
@@ -141,17 +153,17 @@ class Reader:
 
     def use(self, key: str, words: str) -> None:
         """The file's *key* was used: *words* say for what."""
-        self._seen.add(key)
+        self._seen.add(self.own(key))
         self._note("used", key, words)
 
     def ignore(self, key: str, words: str) -> None:
         """The file's *key* has no effect on speed and memory here."""
-        self._seen.add(key)
+        self._seen.add(self.own(key))
         self._note("ignored", key, words)
 
     def warn(self, key: str, words: str) -> None:
         """The file's *key* would have an effect that is not modelled."""
-        self._seen.add(key)
+        self._seen.add(self.own(key))
         self._note("warnings", key, words)
 
     def refer(self, key: str, words: str) -> None:
@@ -162,7 +174,7 @@ class Reader:
 
     def place(self, key: str) -> str:
         """``file:line`` of *key*."""
-        return self.document.origin.place(tuple(key.split("."))).removesuffix(": ")
+        return self.document.origin.place(tuple(self.own(key).split("."))).removesuffix(": ")
 
     # the end
 
@@ -180,14 +192,15 @@ class Reader:
         )
 
     def _note(self, kind: str, key: str, words: str) -> None:
-        self._notes[kind].append(Remark(key=key, words=words, place=self.place(key)))
+        self._notes[kind].append(Remark(key=self.own(key), words=words, place=self.place(key)))
 
     def _rest(self) -> None:
         noted = {remark.key for notes in self._notes.values() for remark in notes}
         for key, value in leaves(self.document.data):
             if key in noted or _above(key, noted):
                 continue
-            known = match(key, self._keys)
+            first, dot, rest = key.partition(".")
+            known = match(f"{self._spelling(first)}{dot}{rest}", self._keys)
             if known is None:
                 if key in self._seen or _above(key, self._seen):
                     self._note("ignored", key, "without effect beside the other values")
@@ -198,7 +211,7 @@ class Reader:
             elif known.effect is Effect.READ:
                 self._note("ignored", key, "without effect beside the other values")
             else:
-                self._note("ignored", key, known.words if known.effect is Effect.NONE else "off")
+                self._note("ignored", key, known.words if known.effect is Effect.NONE else "as it is modelled")
 
     def _unknown(self, key: str) -> None:
         near = meant(key, [known.name for known in self._keys if "*" not in known.name])
