@@ -7,6 +7,7 @@ from typing import Any
 
 from trainsim.frameworks import framework_names
 from trainsim.models.context_parallel import context_parallelisms
+from trainsim.models.weight_types import WEIGHT_TYPES
 from trainsim.optimizers import optimizer_names
 from trainsim.schedules import schedules
 from trainsim.schedules.lookup import facts
@@ -55,7 +56,23 @@ def document(seed: int) -> dict[str, Any]:
     if rng.random() < 0.1:
         ways = tuple(context_parallelisms)
         out["parallel"] |= {"cp": rng.choice((2, 2, 2, 4)), "context_parallel": rng.choice(ways)}
+    _kept(rng, out)
     return out
+
+
+def _kept(rng: random.Random, out: dict[str, Any]) -> None:
+    """What is kept otherwise than usual: activations, lengths of documents, frozen weights."""
+    training = out["training"]
+    if rng.random() < 0.2 and "p2p" not in out["pipeline"]:
+        training["activation_offload"] = "cpu"
+    if rng.random() < 0.1:
+        training["recompute"] = rng.choice(({"mode": "full", "every": 2}, {"mode": "selective", "policy": "op"}))
+    if rng.random() < 0.15:
+        spread = {"mean": rng.choice((50, 200, 3000)), "deviation": rng.choice((0, 90)), "seed": rng.randrange(9)}
+        training["documents"] = rng.choice((spread, spread | {"distribution": "uniform", "mean": 300}, [100, 700]))
+        training["padding"] = rng.choice(("none", "longest", "max"))
+    if "lora" in out["model"] and rng.random() < 0.5:
+        out["model"]["lora"]["base_dtype"] = rng.choice(WEIGHT_TYPES.names())
 
 
 def _model(rng: random.Random) -> dict[str, Any]:
