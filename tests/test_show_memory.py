@@ -248,7 +248,7 @@ def test_show_memory_takes_changes_a_file_and_all(small: str, capsys: pytest.Cap
     assert status("show", "memory", small, "--set", "parallel.pp=1", "--out", "x/y.svg", "--all") == 0
     out = capsys.readouterr().out
     assert "What would free memory" in out
-    assert "--set training.recompute=full" in out
+    assert "--set training.activation_offload=cpu" in out
     assert Path("x/y.svg").read_text().startswith("<?xml")
     assert status("show", "memory", small, "--set", "parallel.pp=1", "--out", "x/z.svg") == 0
     assert Path("x/z.svg").read_bytes() == Path("x/y.svg").read_bytes()
@@ -458,6 +458,7 @@ def test_every_way_has_something_to_say_somewhere(name: str) -> None:
             {"sharding.strategy": "fsdp", "sharding.reshard_after_forward": False},
             {"sharding.strategy": "fsdp", "training.recompute": "full"},
             {"sharding.offload.optimizer": "cpu"},
+            {"training.activation_offload": "cpu"},
             {"model.moe": {"experts": 8, "shared_experts": 1}, "parallel.ep": 2},
             {"parallel.tp": 2, "training.loss_parallel": False},
             {"parallel.cp": 2, "training.sequence_length": 16384},

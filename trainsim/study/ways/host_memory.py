@@ -1,4 +1,4 @@
-"""States in the memory of the host, or on its drives."""
+"""States and activations in the memory of the host, or states on its drives."""
 
 from __future__ import annotations
 
@@ -39,6 +39,24 @@ def nothing_offloaded(scenario: Scenario, job: Job) -> Iterator[Change]:
     """All states back on the GPUs: faster, and hosts may have little memory."""
     if job.sharding.offload.any:
         yield Change(kind=OFFLOAD, title="nothing offloaded", values={"sharding.offload": {}})
+
+
+@way("activations on the host", MEMORY)
+def activations_away(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """What layers save, on the host until their backward."""
+    if job.training.activation_offload == "none" and job.cluster.node.host is not None:
+        yield _activations("activations on the CPU", "cpu")
+
+
+@way("activations on the GPU", TIME)
+def activations_back(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """What layers save stays on the GPUs."""
+    if job.training.activation_offload != "none":
+        yield _activations("activations on the GPU", "none")
+
+
+def _activations(title: str, place: str) -> Change:
+    return Change(kind="activations", title=title, values={"training.activation_offload": place})
 
 
 def _on_cpu(scenario: Scenario, job: Job, title: str, keys: tuple[str, ...]) -> Iterator[Change]:
