@@ -26,6 +26,7 @@ LOSS = {  # bytes per logit, forward and backward, where the loss is not in plac
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),
     "megatron-core-fused-loss": (2, 2),
+    **dict.fromkeys(("pytorch-ddp", "pytorch-fsdp1"), (10, 12)),
     "torchtitan": (2, 4),
     "torchtitan-2024": (10, 12),
     "torchtitan-2024-eager": (10, 12),

@@ -1,4 +1,4 @@
-"""Seconds of a kernel that only moves bytes: ``overhead + bytes / (bandwidth x efficiency of its kind)``."""
+"""Seconds of kernels that only move bytes: ``overhead`` each, ``bytes / (bandwidth x efficiency of their kind)``."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def memory_bound_cost(work: MemoryBound, gpu: GPU) -> Cost:
     if work.kind not in constants.memory_bound:
         raise UnknownName("kind of memory-bound kernel", work.kind, constants.memory_bound)
     overhead, efficiency = constants.memory_bound[work.kind]
-    seconds = overhead + work.nbytes * constants.memory_scale / (gpu.memory_bandwidth * efficiency)
+    seconds = overhead * work.kernels + work.nbytes * constants.memory_scale / (gpu.memory_bandwidth * efficiency)
     return Cost(seconds, constants.memory_sm_share, 1.0)

@@ -5,7 +5,7 @@ Catalogues: a folder of data files of one kind, each found by its name, by a pat
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,11 +27,21 @@ DEEP = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A key that lays a whole document over the base of the one that has it: the first of two where it is true, else
+    the second. ``otherwise`` says what to write over a base that knows nothing of it."""
+
+    documents: tuple[Path, Path]
+    otherwise: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """The data files of one *kind* in the first of the ``folders`` that has some.
 
     A document may name a ``base``, or several of which the last one has the say, and say only what differs: mappings
-    inside mappings are merged down to ``depth``. ``inner`` are the keys that name things of other catalogues.
+    inside mappings are merged down to ``depth``. ``inner`` are the keys that name things of other catalogues;
+    ``switches`` lay a document of their own between a base and what is said over it, where they differ from the base.
     """
 
     kind: str
@@ -39,6 +49,7 @@ class Catalogue:
     folders: tuple[Path, ...]
     depth: int = DEEP
     inner: Mapping[str, Catalogue] = field(default_factory=dict)
+    switches: Mapping[str, Switch] = field(default_factory=dict)
     error: type[TrainsimError] = InvalidData
     needs: str = ""
 
@@ -124,7 +135,23 @@ class Catalogue:
             if parent.origin.file in (document.origin.file, *below) and parent.origin.file:
                 raise document.fail(("base",), f"{base} is based on itself")
             out += [d for d in self._lineage(parent, (*below, document.origin.file)) if d not in out]
-        return [*out, document]
+        return [*out, *self._switched(document, out), document]
+
+    def _switched(self, document: Document, below: list[Document]) -> Iterator[Document]:
+        """What the switches of *document* lay over those *below* it; where there are none they only inform."""
+        for key, switch in self.switches.items():
+            value = document.data.get(key)
+            if value is None or not below:
+                continue
+            if not isinstance(value, bool):
+                raise document.fail((key,), f"wants true or false, not {shorten(value)}")
+            before = next((d.data[key] for d in reversed(below) if key in d.data), None)
+            if before is None:
+                named = dict.fromkeys(d.name for d in below)
+                raise document.fail((key,), f"{list(named)[-1]} {switch.otherwise}")
+            if before != value:
+                path = switch.documents[0 if value else 1]
+                yield read_file(path, shown=f"{path.parent.name}/{path.name}")
 
     def _shown(self, path: Path) -> str:
         return f"{path.parent.name}/{path.name}" if path.parent in self.folders else str(path)

@@ -9,10 +9,11 @@ from functools import lru_cache
 from typing import Annotated, Literal
 
 from trainsim.documents.building import SOME, Bounds, part
-from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in, merged
+from trainsim.documents.catalogue import COMMON, PACKAGE, Catalogue, Spec, Switch, folder_in, merged
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
+from trainsim.frameworks.fused import Fused
 from trainsim.frameworks.kept import Saved, StateLayout
 from trainsim.units import parse_bytes, parse_count, parse_time
 
@@ -33,7 +34,7 @@ class KernelProfile:
     dropout: bool
     bias_kernels: bool  # bias gradients are kernels of their own
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
-    fused_pointwise: bool  # bias + GELU and bias + dropout + add are one kernel each
+    fused: Fused  # which memory-bound operations are one kernel each
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float
     loss_parallel: bool  # the loss works on a cut vocabulary; else logits are gathered over tp before it
@@ -105,6 +106,7 @@ class Framework:
     """The profile of a framework: what its software does, in four groups, and where that was found."""
 
     name: str
+    compiled: bool | None  # by torch.compile; None: the software brings fused kernels of its own
     family: str  # any | megatron | deepspeed | pytorch | oneflow: whose software it is
     source: str
     kernels: KernelProfile
@@ -113,7 +115,19 @@ class Framework:
     memory: MemoryProfile
 
 
-FRAMEWORKS = Catalogue(kind="framework", plural="frameworks", folders=folder_in("frameworks"), depth=2)
+COMPILATION = PACKAGE / "frameworks" / "compilation"
+COMPILED = Switch(
+    documents=(COMPILATION / "compiled.yaml", COMPILATION / "uncompiled.yaml"),
+    otherwise="runs kernels that its authors fused, whether its modules are compiled or not; leave it out, and say "
+    "under kernels.fused which of them it lacks (norm: false, rotary: false, ...)",
+)
+FRAMEWORKS = Catalogue(
+    kind="framework",
+    plural="frameworks",
+    folders=folder_in("frameworks"),
+    depth=2,
+    switches={"compiled": COMPILED},
+)
 GROUPS = {
     "kernels": KernelProfile,
     "host": HostProfile,
@@ -141,13 +155,14 @@ def load_framework(framework: Spec, precision: str = "", *, origin: Origin | Non
 
 @lru_cache(maxsize=128)
 def _framework(document: Document, precision: str) -> Framework:
-    top = DocumentPart.open(document, (), document.data, [*COMMON, "family", *GROUPS, "precisions"])
+    top = DocumentPart.open(document, (), document.data, [*COMMON, "family", "compiled", *GROUPS, "precisions"])
     special = top.section("precisions", PRECISIONS).data.get(precision, {})
     if special:
         inner = DocumentPart.open(document, ("precisions", precision), special, GROUPS)
         top = replace(top, data=merged(top.data, inner.data, FRAMEWORKS.depth))
     return Framework(
         name=document.name,
+        compiled=top.flag("compiled") if "compiled" in top.data else None,
         family=top.text("family", "any"),
         source=top.text("source", ""),
         kernels=part(KernelProfile, top, "kernels"),

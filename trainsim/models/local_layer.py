@@ -8,10 +8,13 @@ forward to backward are the framework's table (``trainsim.frameworks.kept``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from trainsim.models.layer_kind import GATED, LayerKind
 from trainsim.models.linears import ATTENTION_BIASED, MLP_BIASED, QKV_BIASED
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
+from trainsim.models.operators import DIRECTIONS, unfused
 from trainsim.models.shapes import LOW_PRECISION, Shape, Style
 
 MASK = 1  # bytes of a dropout mask's element
@@ -24,6 +27,10 @@ BIASED = {
     **dict.fromkeys(("fc1", "fc2"), MLP_BIASED),
 }
 """Products that have biases, by where a model has them."""
+PARTS = {"qkv": 3, "fc1": 2, "shared fc1": 2}
+"""Linear layers that are one product here and share their input, in models of the Llama kind (a gated MLP)."""
+UNFUSED = {"layernorm1p": "layernorm"}
+"""Norms whose operators are those of another."""
 
 
 class LocalLayer:
@@ -49,17 +56,36 @@ class LocalLayer:
         return MemoryBound(name, kind, nbytes * self.shape.element / 2)
 
     def norm(self, name: str, width: int | None = None) -> Operation:
-        """LayerNorm or RMSNorm over *width* numbers (None: the residual stream's): reads and writes once forward, five
-        times that backward."""
+        """LayerNorm or RMSNorm over *width* numbers (None: the residual stream's)."""
         elements = self.shape.norm_tokens * (width or self.kind.hidden)
+        forward, backward = self.norm_kernels(name, elements)
         return Operation(
             name=name,
-            forward=(self.moves(name, "norm", 4 * elements),),
-            input_gradient=(self.moves(name, "norm", 10 * elements),),
+            forward=(forward,),
+            input_gradient=(backward,),
             output=self.shape.element * elements,
             saved=self.kept(self.kind.norm, elements, self.shape.norm_tokens),
             transient=self.working(2 * elements),
         )
+
+    def norm_kernels(self, name: str, elements: float) -> tuple[MemoryBound, MemoryBound]:
+        """A norm over *elements*, forward and backward: one kernel reads and writes once, five times that backward."""
+        if self.style.fused.norm:
+            return self.moves(name, "norm", 4 * elements), self.moves(name, "norm", 10 * elements)
+        return self._operators(name, self.kind.norm, elements)
+
+    def rotation(self, elements: float, *, fused: float) -> tuple[MemoryBound, MemoryBound]:
+        """Rotation of *elements* of queries and keys, forward and backward; one kernel moves *fused* bytes."""
+        if self.style.fused.rotary:
+            return self.moves("rope", "rope", fused), self.moves("rope", "rope", fused)
+        return self._operators("rope", "rotary", elements)
+
+    def _operators(self, name: str, kind: str, elements: float) -> tuple[MemoryBound, MemoryBound]:
+        """The operators of a *kind* that nothing fuses, forward and backward."""
+        given: dict[str, Any] = {"element": self.shape.element, "trained": self.kind.lora is None}
+        kind = UNFUSED.get(kind, kind)
+        forward, backward = (unfused(name, kind, direction, elements, **given) for direction in DIRECTIONS)
+        return forward, backward
 
     def working(self, elements: float) -> float:
         """Bytes of gradients of *elements* activations, and of the residual stream's beside them."""
@@ -109,6 +135,7 @@ class LocalLayer:
             input_gradient=(
                 *([MemoryBound(f"{name} cast", shape.cast, CAST * m * n)] if casts else []),
                 Gemm(f"{name} dgrad", m, k, n, role="input", precision=precision),
+                *self._summed_inputs(name, m * k),
             ),
             weight_gradient=(
                 Gemm(f"{name} wgrad", n, k, m, role="weight", accumulates=style.accumulates, precision=precision),
@@ -122,10 +149,16 @@ class LocalLayer:
             resident=resident,
         )
 
+    def _summed_inputs(self, name: str, elements: float) -> Iterator[MemoryBound]:
+        """The sums of gradients of an input that several linear layers share, which are one product here."""
+        parts = PARTS.get(name, 1) if self.kind.gated_mlp and not self.style.fused.inputs else 1
+        if parts > 1:
+            once = unfused(f"{name} input", "inputs", "backward", elements, element=self.shape.element)
+            yield replace(once, nbytes=once.nbytes * (parts - 1), kernels=parts - 1)
+
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
         """What a weight gradient needs beside its GEMM: the bias's sum over tokens, and the addition to the buffer."""
-        biased = self.kind.biases in BIASED.get(name, ())
-        if biased and self.style.bias_kernels:
+        if self._biased(name) and self.style.bias_kernels:
             tokens = self.shape.tokens if parallel == "column" else self.shape.norm_tokens
             yield self.moves(f"{name} bias gradient", "bias_gradient", 2.0 * tokens * n)
         if self.style.accumulation_bytes > 0:
@@ -139,8 +172,10 @@ class LocalLayer:
         mask = MASK if self.dropout else 0
         moved = (2 + branches) * self.shape.element + mask
         forward: list[Work] = [MemoryBound(name, "elementwise", moved * elements)]
-        if not self.style.fused_pointwise:
+        if not self.style.fused.bias and (self.dropout or self._biased("proj")):
             forward.append(self.moves(f"{name} unfused", "elementwise", 5 * elements))
+        if not self.style.fused.residual and self.dropout:
+            forward.append(self.moves(f"{name} dropout", "elementwise", 4 * elements))
         backward = (2 + branches) * self.shape.element + (2 * self.shape.element + mask if self.dropout else 0)
         return Operation(
             name=name,
@@ -152,20 +187,28 @@ class LocalLayer:
     def activation(self, elements: float | None = None) -> Operation:
         """GELU or ReLU (with its bias, if fused) or the gated product of two halves; of the MLP if no *elements*."""
         elements = float(self.shape.tokens * self.ffn_width) if elements is None else elements
-        if self.kind.gated_mlp:
-            name = GATED[self.kind.activation]
-            return Operation(
-                name=name,
-                forward=(self.moves(name, "elementwise", 6 * elements),),
-                input_gradient=(self.moves(name, "elementwise", 10 * elements),),
-                saved=self.kept("gated", elements),
-                transient=self.working(3 * elements),
-            )
-        moved, name = (4 if self.style.fused_pointwise else 6), self.kind.activation.removesuffix("_tanh")
+        gated, kind = self.kind.gated_mlp, "gated" if self.kind.gated_mlp else self.kind.activation
+        name = GATED[self.kind.activation] if gated else kind.removesuffix("_tanh")
+        forward, backward = self._activation_kernels(name, kind, elements)
         return Operation(
             name=name,
-            forward=(self.moves(name, "gelu", moved * elements),),
-            input_gradient=(self.moves(name, "gelu_backward", 6 * elements),),
-            saved=self.kept(self.kind.activation, elements),
-            transient=self.working(2 * elements),
+            forward=(forward,),
+            input_gradient=(backward,),
+            saved=self.kept(kind, elements),
+            transient=self.working((3 if gated else 2) * elements),
         )
+
+    def _activation_kernels(self, name: str, kind: str, elements: float) -> tuple[MemoryBound, MemoryBound]:
+        """The activation, forward and backward; a bias that is not fused is a pass of its own before it."""
+        if kind == "gelu_tanh" and not self.style.fused.gelu_tanh:
+            return self._operators(name, "gelu_tanh operators", elements)
+        if not self.style.fused.activation:
+            return self._operators(name, kind, elements)
+        if kind == "gated":
+            return self.moves(name, "elementwise", 6 * elements), self.moves(name, "elementwise", 10 * elements)
+        moved = 4 if self.style.fused.bias or not self._biased("fc1") else 6
+        return self.moves(name, "gelu", moved * elements), self.moves(name, "gelu_backward", 6 * elements)
+
+    def _biased(self, product: str) -> bool:
+        """Whether a product has biases."""
+        return self.kind.biases in BIASED.get(product, ())

@@ -88,11 +88,13 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBound:
-    """A kernel that only moves bytes; ``kind`` (norm, elementwise, softmax, ...) names its measured efficiency."""
+    """One or more kernels that only move bytes; ``kind`` (norm, elementwise, softmax, ...) names their measured
+    efficiency."""
 
     name: str
     kind: str
     nbytes: float
+    kernels: int = 1
 
     @property
     def flops(self) -> float:
@@ -152,6 +154,15 @@ def works(steps: Iterable[Step]) -> Iterator[Work]:
             yield from step.work
         elif not isinstance(step, Exchange):
             yield step
+
+
+def launched(steps: Iterable[Step]) -> int:
+    """Kernels among *steps*.
+
+    >>> launched([MemoryBound("norm", "elementwise", 36.0, kernels=8), Gemm("qkv", 8, 8, 8)])
+    9
+    """
+    return sum(w.kernels if isinstance(w, MemoryBound) else 1 for w in works(steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,10 @@ def projections(make: LocalLayer) -> Iterator[Operation]:
 def _rope(make: LocalLayer) -> Iterator[Operation]:
     """Rotation of queries and keys, in place of a model with rotary positions."""
     if make.kind.positions == "rotary":
-        work = (make.moves("rope", "rope", 4.0 * make.shape.tokens * make.heads_width * make.kind.rotary_share),)
-        yield Operation(name="rope", forward=work, input_gradient=work)
+        tokens, rotated = make.shape.tokens, make.query_width + make.kv_heads * make.kind.query_dim
+        moved = 4.0 * tokens * make.heads_width * make.kind.rotary_share
+        forward, backward = make.rotation(tokens * rotated * make.kind.rotary_share, fused=moved)
+        yield Operation(name="rope", forward=(forward,), input_gradient=(backward,))
 
 
 def _qk_norm(make: LocalLayer) -> Iterator[Operation]:
@@ -35,10 +37,11 @@ def _qk_norm(make: LocalLayer) -> Iterator[Operation]:
     tokens, full = make.shape.tokens, make.kind.qk_norm == "full"
     elements = float(tokens * (make.query_width + make.kv_heads * make.kind.head_dim))
     rows = tokens * (2 if full else make.heads + make.kv_heads)
+    forward, backward = make.norm_kernels("qk norm", elements)
     yield Operation(
         name="qk norm",
-        forward=(make.moves("qk norm", "norm", 4 * elements),),
-        input_gradient=(make.moves("qk norm", "norm", 10 * elements),),
+        forward=(forward,),
+        input_gradient=(backward,),
         reduced=(8.0 * tokens,) if full else (),
         saved=make.kept(make.kind.norm, elements, rows),
         transient=make.working(2 * elements),
@@ -66,5 +69,6 @@ def _latent(make: LocalLayer) -> Iterator[Operation]:
     yield make.linear("kv_b", unfolded, mla.kv_lora_rank, "column", keeps=kept)
     rotated = (make.heads + 1) * mla.qk_rope_head_dim
     joined = make.heads * mla.qk_head_dim  # keys: a part of each head, and a rotated part that all heads share
-    work = (make.moves("rope", "rope", 4.0 * make.shape.tokens * (rotated + joined)),)
-    yield Operation(name="rope", forward=work, input_gradient=work)
+    moved = 4.0 * make.shape.tokens * (rotated + joined)
+    forward, backward = make.rotation(float(make.shape.tokens * rotated), fused=moved)
+    yield Operation(name="rope", forward=(forward,), input_gradient=(backward,))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainsim.frameworks import Framework
+from trainsim.frameworks.fused import FUSED, Fused
 from trainsim.frameworks.kept import Saved
 
 SINGLE = 4  # bytes of a number in single precision
@@ -123,7 +124,7 @@ class Style:
     causal_skip: bool = True
     dropout: bool = True
     bias_kernels: bool = True
-    fused_pointwise: bool = True
+    fused: Fused = FUSED
     softmax_passes: float = 1.0
     loss_bytes_per_logit: float
     loss_parallel: bool = True
@@ -143,7 +144,7 @@ def style_of(framework: Framework, attention: str | None = None) -> Style:
         causal_skip=framework.kernels.causal_skip,
         dropout=framework.kernels.dropout,
         bias_kernels=framework.kernels.bias_kernels,
-        fused_pointwise=framework.kernels.fused_pointwise,
+        fused=framework.kernels.fused,
         softmax_passes=framework.kernels.softmax_passes,
         loss_bytes_per_logit=framework.kernels.loss_bytes_per_logit,
         loss_parallel=framework.kernels.loss_parallel,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from trainsim.contracts.job import Job
+from trainsim.frameworks.fused import FUSED
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.layers import Shape, Style, layer_operations, style_of
-from trainsim.models.operations import works
+from trainsim.models.operations import launched
 from trainsim.program.states import gradient_bytes
 from trainsim.schedules.lookup import slices_of
 from trainsim.sharding import strategies
@@ -61,16 +62,16 @@ def style_for(job: Job) -> Style:
 
 def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[str, int]:
     """Kernels that the host launches per layer, forward and backward, as the framework's profile counts them for
-    one of a GPT or Llama: adapters, experts, parts of a sequence, vectors of latent attention, further norms and a
-    second attention add theirs, frozen weights need none."""
+    one of a GPT or Llama: adapters, experts, parts of a sequence, vectors of latent attention, further norms, a second
+    attention and operations that are not fused add theirs, frozen weights need none."""
     out = {"forward": job.framework.host.operations_forward, "backward": job.framework.host.operations_backward}
     plain = replace(kind, **PLAIN)
-    if plain != kind or shape.cp > 1:
-        usual = layer_operations(plain, replace(shape, cp=1), style)
+    if plain != kind or shape.cp > 1 or style.fused != FUSED:
+        usual = layer_operations(plain, replace(shape, cp=1), replace(style, fused=FUSED))
         counts = [
             Counter(
-                forward=sum(len(list(works(o.forward))) for o in operations),
-                backward=sum(len(list(works((*o.input_gradient, *o.weight_gradient)))) for o in operations),
+                forward=sum(launched(o.forward) for o in operations),
+                backward=sum(launched((*o.input_gradient, *o.weight_gradient)) for o in operations),
             )
             for operations in (layer_operations(kind, shape, style), usual)
         ]
