@@ -60,7 +60,7 @@ def test_each_group_is_reduced_by_those_who_hold_it(strategy: str, framework: st
         assert sent(plan.reductions, group.name) == group.total * one.training.gradient_bytes
         assert {b.over for chunk in plan.reductions for b in chunk if b.group == group.name} == {group.over}
         if strategy == "zero1":
-            assert sent(plan.gathers, group.name) == group.total * one.training.number_bytes
+            assert sent(plan.gathers, group.name) == group.total * one.training.stream_bytes
             assert plan.shards[group.name] == Shards(optimizer=group.replicas)
     ready = [bucket.after for chunk in plan.reductions for bucket in chunk]
     assert ready == sorted(ready), "buckets leave as they fill, whosever they are"

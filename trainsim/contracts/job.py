@@ -115,6 +115,7 @@ class Training:
     global_batch: int
     microbatches: int
     precision: str = "bf16"
+    autocast: bool = False  # in 16 bits by torch.autocast over fp32 weights: the residual stream and gathers are fp32
     gradient_bytes: int = 4  # per element on the wire
     accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
     optimizer: Optimizer = field(default_factory=partial(load_optimizer, "adam"))
@@ -146,6 +147,16 @@ class Training:
         [2, 4]
         """
         return 4 if self.precision in ("fp32", "tf32") else 2
+
+    @property
+    def stream_bytes(self) -> int:
+        """Bytes of a number of the residual stream, and of a weight that is gathered for a pass or of its gradient.
+
+        >>> batches = {"sequence_length": 1, "micro_batch": 1, "global_batch": 1, "microbatches": 1}
+        >>> [Training(**batches, autocast=on).stream_bytes for on in (False, True)]
+        [2, 4]
+        """
+        return 4 if self.autocast else self.number_bytes
 
     def recompute_of(self, place: int, number: int) -> str:
         """What is recomputed of the layer at *place* of its virtual stage, the *number*-th of its rank (both from 0).
@@ -210,6 +221,12 @@ class Job:
     def uses_host(self) -> bool:
         """Whether anything is kept off the GPUs, and copied there and back."""
         return self.sharding.offload.any or self.training.activation_offload != "none"
+
+    @property
+    def sum_bytes(self) -> float:
+        """Bytes of a number in a sum of gradients: the scenario's ``accumulation_dtype`` or the framework's."""
+        dtype = self.training.accumulation_dtype or self.framework.memory.states.accumulation
+        return 4.0 if dtype == "fp32" else 2.0 if dtype in ("fp16", "bf16") else float(self.training.number_bytes)
 
     @property
     def experts_apart(self) -> bool:

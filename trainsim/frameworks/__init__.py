@@ -31,6 +31,7 @@ class KernelProfile:
 
     attention: Attention  # the family used when the scenario does not say
     causal_skip: bool  # the attention kernel skips the masked half
+    autocast: bool  # 16 bits by torch.autocast over fp32 weights, where the scenario does not say
     dropout: bool
     bias_kernels: bool  # bias gradients are kernels of their own
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp

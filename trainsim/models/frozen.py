@@ -62,7 +62,7 @@ def unpacked(o: Operation, kind: LayerKind, shape: Shape, style: Style) -> Opera
         return o
     if stored.quantised:
         return _dequantised(o, kind, shape, stored)
-    if style.frozen_gathered or stored.bits == 8 * shape.element:
+    if style.frozen_gathered or shape.autocast or stored.bits == 8 * shape.element:
         return o
     elements = products[0].n * products[0].k
     cast = _kernel(o.name, stored, products[0].n, products[0].k, shape)

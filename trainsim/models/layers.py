@@ -87,8 +87,11 @@ def embedding_operations(model: Transformer, shape: Shape, style: Style) -> tupl
         dense = (MemoryBound("embedding table", "elementwise", 6.0 * table),)
     lookup = Operation(
         name="embedding",
-        forward=(make.moves("embedding", "embedding", 6.0 * shape.tokens * h),),
-        weight_gradient=(make.moves("embedding", "embedding_backward", 8.0 * shape.tokens * h), *dense),
+        forward=(MemoryBound("embedding", "embedding", 3.0 * shape.stream * shape.tokens * h),),
+        weight_gradient=(
+            MemoryBound("embedding", "embedding_backward", 4.0 * shape.stream * shape.tokens * h),
+            *dense,
+        ),
         parallel="row",
         boundary=float(shape.element * shape.tokens * h),
         transient=make.boundary + make.weight_gradient("embedding", table)[0],

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from trainsim.models.autocast import casts
 from trainsim.models.layer_kind import GATED, LayerKind
 from trainsim.models.linears import ATTENTION_BIASED, MLP_BIASED, QKV_BIASED
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
@@ -58,21 +59,23 @@ class LocalLayer:
     def norm(self, name: str, width: int | None = None) -> Operation:
         """LayerNorm or RMSNorm over *width* numbers (None: the residual stream's)."""
         elements = self.shape.norm_tokens * (width or self.kind.hidden)
-        forward, backward = self.norm_kernels(name, elements)
+        element = self.shape.stream if width is None else self.shape.element
+        forward, backward = self.norm_kernels(name, elements, element=element)
         return Operation(
             name=name,
             forward=(forward,),
             input_gradient=(backward,),
-            output=self.shape.element * elements,
-            saved=self.kept(self.kind.norm, elements, self.shape.norm_tokens),
-            transient=self.working(2 * elements),
+            output=element * elements,
+            saved=self.style.saved.of(self.kind.norm).nbytes(elements, element=element, rows=self.shape.norm_tokens),
+            transient=self.working(2 * elements, element=element),
         )
 
-    def norm_kernels(self, name: str, elements: float) -> tuple[MemoryBound, MemoryBound]:
+    def norm_kernels(self, name: str, elements: float, *, element: int) -> tuple[MemoryBound, MemoryBound]:
         """A norm over *elements*, forward and backward: one kernel reads and writes once, five times that backward."""
         if self.style.fused.norm:
-            return self.moves(name, "norm", 4 * elements), self.moves(name, "norm", 10 * elements)
-        return self._operators(name, self.kind.norm, elements)
+            forward, backward = (MemoryBound(name, "norm", passes * element * elements) for passes in (2, 5))
+            return forward, backward
+        return self._operators(name, self.kind.norm, elements, element=element)
 
     def rotation(self, elements: float, *, fused: float) -> tuple[MemoryBound, MemoryBound]:
         """Rotation of *elements* of queries and keys, forward and backward; one kernel moves *fused* bytes."""
@@ -80,16 +83,19 @@ class LocalLayer:
             return self.moves("rope", "rope", fused), self.moves("rope", "rope", fused)
         return self._operators("rope", "rotary", elements)
 
-    def _operators(self, name: str, kind: str, elements: float) -> tuple[MemoryBound, MemoryBound]:
+    def _operators(
+        self, name: str, kind: str, elements: float, *, element: int | None = None
+    ) -> tuple[MemoryBound, MemoryBound]:
         """The operators of a *kind* that nothing fuses, forward and backward."""
-        given: dict[str, Any] = {"element": self.shape.element, "trained": self.kind.lora is None}
+        given: dict[str, Any] = {"element": element or self.shape.element, "trained": self.kind.lora is None}
         kind = UNFUSED.get(kind, kind)
         forward, backward = (unfused(name, kind, direction, elements, **given) for direction in DIRECTIONS)
         return forward, backward
 
-    def working(self, elements: float) -> float:
+    def working(self, elements: float, *, element: int | None = None) -> float:
         """Bytes of gradients of *elements* activations, and of the residual stream's beside them."""
-        return self.shape.element * (elements + self.shape.norm_tokens * self.kind.hidden)
+        stream = self.shape.stream * self.shape.norm_tokens * self.kind.hidden
+        return (element or self.shape.element) * elements + stream
 
     def weight_gradient(self, name: str, parameters: float) -> tuple[float, float]:
         """Bytes of a weight's gradient outside the main buffer: while it is made, and kept for all of its shape."""
@@ -119,26 +125,22 @@ class LocalLayer:
         A *shared_input* is kept by the layer before it. A weight that is not cut (*parallel* none) works on the tokens
         of this rank, or on so many *rows*.
         """
-        shape, style = self.shape, self.style
+        shape = self.shape
         m = shape.tokens if parallel != "none" else max(1, round(shape.norm_tokens if rows is None else rows))
         precision = None if low else shape.products
         inputs = 0.0 if shared_input else (shape.norm_tokens if parallel == "column" else m) * k
-        casts = low and shape.precision in LOW_PRECISION
         made, resident = self.weight_gradient(name, n * k)
         gathered = m * k if parallel == "column" and shape.sequence_parallel and shape.tp > 1 else 0  # the input
-        return Operation(
+        product = Operation(
             name=name,
-            forward=(
-                *([MemoryBound(f"{name} cast", shape.cast, CAST * m * k)] if casts else []),
-                Gemm(name, m, n, k, precision=precision),
-            ),
+            forward=(*self._low_precision(name, m * k, low), Gemm(name, m, n, k, precision=precision)),
             input_gradient=(
-                *([MemoryBound(f"{name} cast", shape.cast, CAST * m * n)] if casts else []),
+                *self._low_precision(name, m * n, low),
                 Gemm(f"{name} dgrad", m, k, n, role="input", precision=precision),
                 *self._summed_inputs(name, m * k),
             ),
             weight_gradient=(
-                Gemm(f"{name} wgrad", n, k, m, role="weight", accumulates=style.accumulates, precision=precision),
+                Gemm(f"{name} wgrad", n, k, m, role="weight", accumulates=self.style.accumulates, precision=precision),
                 *self._gradient_kernels(name, n, k, parallel),
             ),
             parallel=parallel,
@@ -148,12 +150,22 @@ class LocalLayer:
             transient=self.working(m * (n + k) + gathered) + made,
             resident=resident,
         )
+        return casts(product, shape, self.style, parts=self._parts(name), frozen=self.kind.lora is not None)
+
+    def _low_precision(self, name: str, elements: float, low: bool) -> Iterator[MemoryBound]:
+        """The cast of an input or gradient to 8 bits or fewer, where the product is in them (*low*)."""
+        if low and self.shape.precision in LOW_PRECISION:
+            yield MemoryBound(f"{name} cast", self.shape.cast, CAST * elements)
+
+    def _parts(self, name: str) -> int:
+        """Linear layers that are one product here, each with a kernel of its own for what is not fused."""
+        return PARTS.get(name, 1) if self.kind.gated_mlp and not self.style.fused.inputs else 1
 
     def _summed_inputs(self, name: str, elements: float) -> Iterator[MemoryBound]:
         """The sums of gradients of an input that several linear layers share, which are one product here."""
-        parts = PARTS.get(name, 1) if self.kind.gated_mlp and not self.style.fused.inputs else 1
+        parts = self._parts(name)
         if parts > 1:
-            once = unfused(f"{name} input", "inputs", "backward", elements, element=self.shape.element)
+            once = unfused(f"{name} input", "inputs", "backward", elements, element=self.shape.stream)
             yield replace(once, nbytes=once.nbytes * (parts - 1), kernels=parts - 1)
 
     def _gradient_kernels(self, name: str, n: int, k: int, parallel: str) -> Iterator[Work]:
@@ -170,13 +182,15 @@ class LocalLayer:
         bias)."""
         elements = self.shape.norm_tokens * self.kind.hidden
         mask = MASK if self.dropout else 0
-        moved = (2 + branches) * self.shape.element + mask
+        stream, element = self.shape.stream, self.shape.element
+        moved = 2 * stream + branches * element + mask
+        cast = branches * (stream + element) if stream != element else 0  # of the gradient, for each branch
         forward: list[Work] = [MemoryBound(name, "elementwise", moved * elements)]
         if not self.style.fused.bias and (self.dropout or self._biased("proj")):
             forward.append(self.moves(f"{name} unfused", "elementwise", 5 * elements))
         if not self.style.fused.residual and self.dropout:
             forward.append(self.moves(f"{name} dropout", "elementwise", 4 * elements))
-        backward = (2 + branches) * self.shape.element + (2 * self.shape.element + mask if self.dropout else 0)
+        backward = (2 + branches) * stream + cast + (2 * element + mask if self.dropout else 0)
         return Operation(
             name=name,
             forward=tuple(forward),

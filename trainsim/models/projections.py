@@ -37,7 +37,7 @@ def _qk_norm(make: LocalLayer) -> Iterator[Operation]:
     tokens, full = make.shape.tokens, make.kind.qk_norm == "full"
     elements = float(tokens * (make.query_width + make.kv_heads * make.kind.head_dim))
     rows = tokens * (2 if full else make.heads + make.kv_heads)
-    forward, backward = make.norm_kernels("qk norm", elements)
+    forward, backward = make.norm_kernels("qk norm", elements, element=make.shape.element)
     yield Operation(
         name="qk norm",
         forward=(forward,),

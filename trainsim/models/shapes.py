@@ -61,6 +61,7 @@ class Shape:
     document: int = 0  # tokens that a token's document has on average, if attention stays in documents
     sequence_parallel: bool = False
     precision: str = "bf16"
+    autocast: bool = False  # 16 bits by torch.autocast over fp32 weights, not by weights that are in 16 bits
     experts: ExpertShape = ExpertShape()
 
     @property
@@ -101,6 +102,11 @@ class Shape:
         return 4 if self.precision in ("fp32", "tf32") else 2
 
     @property
+    def stream(self) -> int:
+        """Bytes of a number of the residual stream and of what a norm gives: torch.autocast leaves both in fp32."""
+        return SINGLE if self.autocast else self.element
+
+    @property
     def linear_element(self) -> float:
         """Bytes of an activation that a linear layer keeps for its weight gradient."""
         return LOW_PRECISION[self.precision] if self.precision in EIGHT_BITS else self.element
@@ -134,6 +140,7 @@ class Style:
     weight_gradients: str = "temporary"
     accumulates: bool = True
     frozen_gathered: bool = False  # frozen weights come in the type of the passes, however they are stored
+    casts_kept: bool = False  # under autocast, cast weights are kept by each product until its backward
     accumulation_bytes: float = 0.0  # per parameter and microbatch, by a kernel of its own
 
 

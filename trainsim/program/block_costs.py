@@ -120,7 +120,7 @@ class Blocks:
         tokens = training.micro_batch * length / parallel.cp / slices
         share = parallel.tp if parallel.sequence_parallel else 1
         seen = max(1, kind.kv_heads // parallel.tp) * (kind.query_dim + kind.value_dim) if slices > 1 else 0
-        return tokens * (kind.hidden / share + seen) * training.number_bytes
+        return tokens * (kind.hidden / share * training.stream_bytes + seen * training.number_bytes)
 
     def kernel(self, work: Work, kind: str) -> Kernel:
         """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""

@@ -38,6 +38,7 @@ def shape_of(job: Job) -> Shape:
         ulysses=parallel.ulysses,
         sequence_parallel=parallel.sequence_parallel,
         precision=training.precision,
+        autocast=training.autocast,
         padded_vocab=job.padded_vocab,
         decoder_length=training.decoder_length,
         document=training.document,
@@ -54,6 +55,7 @@ def style_for(job: Job) -> Style:
     style = replace(style, frozen_gathered=strategies[job.sharding.strategy].shares_parameters)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
+    style = replace(style, casts_kept=job.training.autocast and not job.framework.memory.states.cast_copy)
     nbytes = style.accumulation_bytes
     if job.training.accumulation_dtype is not None and nbytes:
         nbytes = job.training.number_bytes + 2 * gradient_bytes(job)

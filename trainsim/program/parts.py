@@ -132,7 +132,7 @@ class Parts:
         tokens = training.micro_batch * training.sequence_length / parallel.cp
         tokens /= slices_of(self.job.pipeline.schedule, self.job.pipeline.group)
         cut = parallel.tp if self.cut_messages else 1
-        return tokens * self.job.model.hidden * training.number_bytes / cut
+        return tokens * self.job.model.hidden * training.stream_bytes / cut
 
     def kept_output(self, stage: Stage) -> float:
         """Bytes of a stage's result that stay until its backward, if the framework does not let go of what it sent."""

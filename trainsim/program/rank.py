@@ -204,6 +204,8 @@ class RankPlan:
     @cached_property
     def fresh_gradients(self) -> float:
         """Bytes of gradients that are there from the first backward of a step to its update only."""
+        if self.sharding.fresh:
+            return self.sharding.fresh
         layout, vocabulary = self.parts.job.framework.memory.states, self.parts.vocabulary
         shares = any(shards.gradients > 1 for _, shards in self.held)
         told = self.sharding.flights or shares  # the strategy says when they come and go

@@ -17,7 +17,7 @@ from trainsim.models.shapes import EIGHT_BITS, LOW_PRECISION
 from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
 from trainsim.sharding.zero3 import sub_group
 
-FULL, HALF = 4.0, 2.0  # bytes of a number in fp32, and in 16 bits
+FULL = 4.0  # bytes of a number in fp32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +73,17 @@ def _base(job: Job) -> Tensors:
 
 def gradient_bytes(job: Job) -> float:
     """Bytes of a sum of gradients: the scenario's ``accumulation_dtype`` or the framework's."""
-    dtype = job.training.accumulation_dtype or job.framework.memory.states.accumulation
-    return FULL if dtype == "fp32" else HALF if dtype in ("fp16", "bf16") else job.training.number_bytes
+    return job.sum_bytes
 
 
 def _weights(job: Job, held: Sequence[Held]) -> float:
-    """Stored weights; frozen ones as the scenario says, else in no more than 16 bits. In fp8 with the copies of linear
-    layers."""
+    """Stored weights; frozen ones as the scenario says, else in no more than 16 bits but under autocast. In fp8 with
+    the copies of linear layers."""
     layout, low = job.framework.memory.states, job.training.number_bytes
     stored = FULL if layout.weights == "fp32" else low
+    frozen = stored if job.training.autocast else low
     nbytes = shared(
-        (group.stored or (stored if group.trained else low) * group.total, shards.weights) for group, shards in held
+        (group.stored or (stored if group.trained else frozen) * group.total, shards.weights) for group, shards in held
     )
     if layout.cast_copy and stored > low:
         nbytes += low * sum(group.total for group, shards in held if group.trained and shards.weights == 1)

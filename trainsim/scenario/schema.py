@@ -110,6 +110,7 @@ class TrainingSpec(ScenarioSection):
     gradient_accumulation: Size | None = None
     global_batch: Size | None = None
     precision: Precision = "bf16"
+    autocast: bool | None = None
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     accumulation_dtype: Literal["fp32", "fp16", "bf16"] | None = None

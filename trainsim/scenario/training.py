@@ -11,6 +11,7 @@ from trainsim.models.layer_kind import LayerKind
 from trainsim.models.transformer import Transformer
 from trainsim.scenario import checks
 from trainsim.scenario.attention import attention_kernel
+from trainsim.scenario.autocast import resolve_autocast
 from trainsim.scenario.batches import resolve_batches
 from trainsim.scenario.context import Context
 from trainsim.scenario.documents import resolve_documents
@@ -44,6 +45,7 @@ def resolve_training(
         document=sequences.document,
         **batches._asdict(),
         precision=spec.precision,
+        autocast=resolve_autocast(context, framework),
         gradient_bytes=gradient_bytes(context, framework),
         accumulation_dtype=accumulation_dtype(context),
         optimizer=find_optimizer(context),

@@ -20,7 +20,7 @@ from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, in_turn, roles
-from trainsim.sharding.fsdp_units import FsdpUnit, units
+from trainsim.sharding.fsdp_units import FsdpUnit, fresh_shards, made, units
 from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness
 from trainsim.sharding.replicas import across, replicas, sharing, within
@@ -54,10 +54,11 @@ def sharded(job: Job, groups: Sequence[ParameterGroup], *, size: int) -> Shardin
     if job.parallel.pp > 1:
         sharding = _in_pipeline(job, groups, size)
     else:
-        plan = {role: _UnitPass(job, size, role).beside() for role in roles()}
+        fresh = fresh_shards(job, (group.total / _size(job, group, size) for group in groups if group.trained))
+        plan = {role: _UnitPass(job, size, role, fresh).beside() for role in roles()}
         if not job.sharding.overlap:
             plan = {role: in_turn(beside) for role, beside in plan.items()}
-        sharding = ShardingPlan(reductions=((),), flights=plan)
+        sharding = ShardingPlan(reductions=((),), flights=plan, fresh=fresh)
     return replace(sharding, shards={group.name: Shards.of_all(_size(job, group, size)) for group in groups})
 
 
@@ -74,7 +75,7 @@ def _in_pipeline(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shard
         gathers=tuple(by_readiness(b for g in groups for b in _once(job, g, c, size)) for c in chunks),
         gathers_overlapped=job.sharding.overlap,
         extra={
-            "gathered": float(job.training.number_bytes * held),
+            "gathered": float(job.training.stream_bytes * held),
             "gradients": float(job.training.gradient_bytes * held),
         },
     )
@@ -82,7 +83,7 @@ def _in_pipeline(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shard
 
 def _once(job: Job, group: ParameterGroup, chunk: int, size: int) -> Iterator[Bucket]:
     """In a pipeline: the gathers before the first forward."""
-    per_element = job.training.number_bytes
+    per_element = job.training.stream_bytes
     for after, elements in enumerate(group.chunks[chunk].parts):
         if elements:
             yield Bucket("all_gather", elements * per_element, after, _over(job, group, size), group.name)
@@ -110,6 +111,7 @@ class _UnitPass:
     job: Job
     size: int
     role: Role
+    fresh: float
 
     def beside(self) -> PassFlights:
         flights: list[Flight] = []
@@ -120,6 +122,8 @@ class _UnitPass:
             flights += gathers
             marks += self._marks_back(unit, bool(gathers)) if back else self._marks(unit, bool(gathers))
         if back:
+            first = self.role.last if SYNC.of(self.job) == "last" else self.role.first
+            marks += made(self.job, self.size, self.fresh) if first and self.fresh else ()
             flights += (flight for unit in units(self.job) for flight in self._reduce(unit))
         return PassFlights(in_issue_order(flights, self.role.work), tuple(marks))
 
@@ -161,7 +165,7 @@ class _UnitPass:
         return EXPERT_REPLICAS if unit.experts else within(self.job, ranks)
 
     def _full(self, unit: FsdpUnit) -> float:
-        return self.job.training.number_bytes * (unit.elements - unit.quantised.elements) + unit.quantised.nbytes
+        return self.job.training.stream_bytes * (unit.elements - unit.quantised.elements) + unit.quantised.nbytes
 
     def _sums(self, unit: FsdpUnit) -> float:
         return float(self.job.training.gradient_bytes * unit.trained)
@@ -221,7 +225,7 @@ class _UnitPass:
 
     def _marks_back(self, unit: FsdpUnit, gathered: bool) -> Iterator[tuple[PassMoment, Hold | FlightStep]]:
         full, sums, over = self._full(unit), self._sums(unit), PassMoment(unit.first, after=True)
-        low = float(self.job.training.number_bytes * unit.trained)
+        low = float(self.job.training.stream_bytes * unit.trained)
         if gathered and self.copies:
             yield from _copied_out(unit.first, unit.first + 1, full)
         if gathered and self.between != self.size:
@@ -234,7 +238,7 @@ class _UnitPass:
                 yield over, FlightStep("traffic", low + 2 * sums)
             change = sums * (self.role.first - self.role.last)
             yield over, Hold("gradients", change)
-        if self.reduces and self.fills:
+        if self.reduces and self.fills and (self.copies or not self.job.training.autocast):  # else reduced where made
             yield over, FlightStep("traffic", low + sums)
         yield over, Hold("gradients", -beside)
         if not (self.keeps and accumulates and not self.role.last):

@@ -5,11 +5,14 @@ that other ranks hold than the layer around them are units of their own, over th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
 from trainsim.models.frozen import Quantised, quantised
 from trainsim.models.layer_kind import counted, layer_parameters
+from trainsim.sharding.flights import PassMoment
 from trainsim.sharding.tensorwise import whole
 
 
@@ -64,6 +67,21 @@ def units(job: Job) -> list[FsdpUnit]:
     layers = (unit(k, k) for k in range(whole_model.last - 1, 0, -1))
     experts = {k: FsdpUnit(k, k, here, here * (not tuned), experts=True) for k, (_, here) in apart.items() if here}
     return [unit(whole_model.last, 0), *(u for layer in layers for u in (layer, experts.get(layer.first)) if u)]
+
+
+def fresh_shards(job: Job, elements: Iterable[float]) -> float:
+    """Bytes of a rank's gradients of so many *elements*, if the framework makes them anew in each step (``zero_grad``
+    drops them) and keeps them here."""
+    if not job.framework.memory.states.fresh or job.sharding.offload.any:
+        return 0.0
+    return job.sum_bytes * sum(elements)
+
+
+def made(job: Job, size: int, nbytes: float) -> Iterator[tuple[PassMoment, Hold]]:
+    """Gradients of so many *nbytes* as the first reductions of a step make them, among *size* ranks."""
+    shares = {unit: unit.trained / (job.parallel.edp if unit.experts else size) for unit in units(job)}
+    for unit, share in shares.items():
+        yield PassMoment(unit.first, after=True), Hold("gradients", nbytes * share / sum(shares.values()))
 
 
 def _apart(job: Job) -> dict[int, tuple[int, int]]:

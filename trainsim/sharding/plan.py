@@ -31,7 +31,8 @@ class ShardingPlan:
     ``flights`` beside every pass. ``norms`` are the bytes of the sums that ranks agree on before an update.
 
     ``shards`` says by group of parameters between how many ranks states are shared (none: each holds all). ``extra``
-    are bytes by category that it holds all the time beside these states.
+    are bytes by category that it holds all the time beside these states. ``fresh`` are bytes of gradients that the
+    first reductions of a step make and its update gives back.
     """
 
     reductions: tuple[tuple[Bucket, ...], ...]
@@ -42,6 +43,7 @@ class ShardingPlan:
     norms: tuple[float, ...] = (4.0,)
     flights: FlightPlan = field(default_factory=dict)
     extra: Mapping[str, float] = field(default_factory=dict)
+    fresh: float = 0.0
 
     def held(self, groups: Iterable[ParameterGroup]) -> tuple[Held, ...]:
         """*groups* with their shards."""

@@ -82,7 +82,7 @@ def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterato
     overlapped = cut or gathers_overlapped(job)
     size = bucket_size(job, stage, chunk, overlapped=overlapped, replicas=group.replicas)
     for elements, after in filled(group.chunks[chunk].parts, size):
-        nbytes = elements * job.training.number_bytes
+        nbytes = elements * job.training.stream_bytes
         yield Bucket("all_gather", nbytes, after, _within(job, group), group.name)
 
 
