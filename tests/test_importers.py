@@ -12,6 +12,7 @@ from trainsim.importers.reader import leaves
 from trainsim.importers.source import Source
 
 CASES = cases()
+KINDS = ("used", "ignored", "warnings", "defaults")
 EACH = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -39,7 +40,7 @@ def test_the_first_file_of_a_case_is_recognised(case: Case) -> None:
 def test_every_key_of_a_file_is_told(case: Case) -> None:
     """Used, without effect, or not modelled: nothing is passed over in silence."""
     imported = case.imported()
-    told = {remark.key for kind in ("used", "ignored", "warnings") for remark in getattr(imported, kind)}
+    told = {remark.key for kind in KINDS for remark in getattr(imported, kind)}
     for source, findings in zip(sources_of(case), imported.findings, strict=False):
         if findings.importer == "trainsim" or not source.data:
             continue
@@ -85,7 +86,7 @@ def test_a_key_that_is_read_takes_no_nonsense(case: Case) -> None:
             except Exception as error:
                 assert isinstance(error, ScenarioError) or type(error).__module__ == "trainsim.errors", key.name
                 continue
-            told = {remark.key for remark in (*result.warnings, *result.ignored)}
+            told = {remark.key for remark in (*result.warnings, *result.ignored, *result.defaults)}
             same = said(result)["scenario"] == plain["scenario"]
             assert any(name.startswith(key.name) for name in told) or not same, key.name
 

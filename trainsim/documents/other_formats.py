@@ -15,7 +15,9 @@ from trainsim.documents.document import DEEPEST, MOST_VALUES, Document
 from trainsim.documents.origin import Key, Origin
 from trainsim.errors import InvalidData, TrainsimError
 
+PYTHONS = {"True": "true", "False": "false", "None": "null"}
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_WORD = re.compile(r"\$\{[^}\n]*\}|\{\{[^}\n]*\}\}|<[^>\n]*>|[A-Za-z_$@%][\w$@%.-]*")
 _TABLE = re.compile(r"\s*\[(\[?)\s*([^\]]+?)\s*\]")
 _ASSIGNED = re.compile(r"""\s*((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*'))*)\s*=""")
 _DOTTED = re.compile(r"""[\w-]+|"[^"\n]*"|'[^'\n]*'""")
@@ -75,16 +77,30 @@ def _kind(data: Any) -> str:
 
 def _hint(text: str, fault: json.JSONDecodeError) -> str:
     """What people usually did where JSON ends."""
-    at, before = text[fault.pos : fault.pos + 2], text[: fault.pos].rstrip()
+    at, before = text[fault.pos :].split("\n", 1)[0], text[: fault.pos].rstrip()
+    if not text.strip():
+        return "; the file is empty"
     if at[:1] in ("#", "/"):
         return "; JSON has no comments"
     if at[:1] in ("}", "]") and before.endswith(","):
         return "; a comma stands before the end of the list or object"
     if at[:1] == "'":
         return "; JSON wants double quotes"
-    if not text.strip():
-        return "; the file is empty"
-    return f" (at {at.splitlines()[0]!r})" if at.strip() else ""
+    if at.startswith("..."):
+        return "; '...' stands for something that was left out"
+    if word := _WORD.match(at):
+        return _bare(word[0])
+    return f" (at {at[:2]!r})" if at.strip() else ""
+
+
+def _bare(word: str) -> str:
+    """What a word without quotes was meant to be."""
+    if word in PYTHONS:
+        return f"; {word} is Python's word: JSON has {PYTHONS[word]}"
+    shown = word if len(word) < 40 else f"{word[:40]}..."
+    if word.upper() == word or not word[0].isalpha():
+        return f"; {shown} is a placeholder of a template: write its value there"
+    return f"; {shown} stands without quotes"
 
 
 def _json_lines(text: str, file: str, error: type[TrainsimError]) -> Iterator[tuple[Key, int]]:

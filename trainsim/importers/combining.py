@@ -142,7 +142,7 @@ def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = N
         places = {k: v for k, v in places.items() if not _decided(".".join(map(str, k)), changes)}
     own = [f for f in weak.values() if not _decided(f.key, changes)]
     defaults = tuple(Remark(key=f.key, words=f"{_plain(f.value)}: {f.source}", place=f.place) for f in own if f.source)
-    stated = tuple(remark for f in findings for remark in f.defaults)
+    stated = [r for f in findings for r in f.defaults if not (r.about and _is_told(r.about, [*said, *changes]))]
     return Imported(
         scenario=data,
         findings=tuple(findings),
@@ -159,7 +159,8 @@ def _without_named_model(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _yields(fact: Fact, said: Mapping[str, Fact], changes: Mapping[str, Any]) -> bool:
-    """Whether something that is only assumed is said by a file, or in another way. A name leaves its fields open."""
+    """Whether something that is only assumed is said by a file, or in another way. A name leaves its fields open, and
+    they leave the name open."""
     if any(_decided(other, changes) or other in said for other in ALSO_SAID_BY.get(fact.key, ())):
         return True
     above = [key for key in said if is_within(fact.key, key) and key != fact.key]
@@ -168,6 +169,11 @@ def _yields(fact: Fact, said: Mapping[str, Fact], changes: Mapping[str, Any]) ->
     if fact.key in BASES and isinstance(fact.value, str):
         return fact.key in said or f"{fact.key}.base" in said
     return any(is_within(key, fact.key) for key in said)
+
+
+def _is_told(key: str, told: Iterable[str]) -> bool:
+    """Whether something is *told* of *key*, of a part of it, or of all that it belongs to."""
+    return any(is_within(other, key) or is_within(key, other) for other in told)
 
 
 def _is_known_model(name: Any) -> bool:

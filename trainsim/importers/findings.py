@@ -31,11 +31,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A key of a file, where it stands, and what becomes of it."""
+    """A key of a file, where it stands, and what becomes of it; of one that leaves a key of the scenario open, which
+    it is ``about``: nothing has to be told where somebody else says it."""
 
     key: str
     words: str
     place: str = ""
+    about: str = ""
 
     def to_dict(self) -> dict[str, str]:
         """As a mapping, for JSON."""

@@ -5,8 +5,7 @@ A mapping read key by key on its way to findings: whatever nobody looked at is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from trainsim.documents.origin import dotted, value_at
 from trainsim.errors import TrainsimError, nearest, shorten
 from trainsim.importers.findings import Fact, Findings, Reference, Remark, flattened
 from trainsim.importers.importer import Effect, Key
+from trainsim.importers.matching import match, meant
 
 MISSING: Any = object()
 LARGEST = 1 << 53
-ALIKE = 0.84
-"""How alike two keys are of which one is probably a slip of the other (of 1)."""
+OFF = (False, None, "", "no", "none", "false")
+"""Values that mean that nothing was asked for."""
 WORDS = {"true": True, "false": False, "yes": True, "no": False}
 
 
@@ -33,6 +33,8 @@ class Reader:
     def __init__(self, document: Document, keys: Iterable[Key], spelling: Callable[[str], str] = str):
         self.document = document
         self._keys = tuple(keys)
+        self._exact = {known.name: known for known in self._keys if "*" not in known.name}
+        self._patterns = [known for known in self._keys if "*" in known.name]
         self._spelling = spelling
         self._own: dict[str, str] = {}
         for name in document.data:
@@ -53,7 +55,11 @@ class Reader:
 
     def has(self, key: str) -> bool:
         """Whether there is a value at *key* that is not null; does not mark it."""
-        return value_at(self.document.data, tuple(self.own(key).split("."))) is not None
+        return self.peek(key) is not None
+
+    def peek(self, key: str) -> Any:
+        """The value at *key*; does not mark it."""
+        return value_at(self.document.data, tuple(self.own(key).split(".")))
 
     def own(self, key: str) -> str:
         """*key* as the file spells it."""
@@ -68,7 +74,7 @@ class Reader:
         number = _number(value)
         if number is None or number != int(number):
             also = f" or {' or '.join(besides)}" if besides else ""
-            raise self.fail(key, f"expected a whole number{also}, found {shorten(value)}")
+            raise self.fail(key, f"expected a whole number{also}, found {shorten(value)}{_choices(value)}")
         if not low <= number <= LARGEST:
             raise self.fail(key, f"{shorten(value)} is out of range; it must be at least {low}")
         return int(number)
@@ -80,7 +86,7 @@ class Reader:
             return value
         number = _number(value)
         if number is None:
-            raise self.fail(key, f"expected a number, found {shorten(value)}")
+            raise self.fail(key, f"expected a number, found {shorten(value)}{_choices(value)}")
         if not low <= number <= high:
             bounds = f"from {low:g} to {high:g}" if high < float("inf") else f"at least {low:g}"
             raise self.fail(key, f"{shorten(value)} is out of range; it must be {bounds}")
@@ -95,13 +101,13 @@ class Reader:
             return bool(value)
         if isinstance(value, str) and value.casefold() in WORDS:
             return WORDS[value.casefold()]
-        raise self.fail(key, f"expected true or false, found {shorten(value)}")
+        raise self.fail(key, f"expected true or false, found {shorten(value)}{_choices(value)}")
 
     def text(self, key: str) -> str | None:
         """A word or any other text."""
         value = self.raw(key)
         if value is not None and not isinstance(value, str):
-            raise self.fail(key, f"expected a word, found {shorten(value)}")
+            raise self.fail(key, f"expected a word, found {shorten(value)}{_choices(value)}")
         return value
 
     def word(self, key: str, known: Iterable[str]) -> str | None:
@@ -118,10 +124,15 @@ class Reader:
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """A mapping; its keys are read by themselves."""
-        value = value_at(self.document.data, tuple(self.own(key).split(".")))
+        value = self.peek(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.fail(key, f"expected a mapping (key: value), found {shorten(value)}")
         return value
+
+    def mapping_or_flag(self, key: str) -> Mapping[str, Any] | bool | None:
+        """A mapping, or true or false in its place."""
+        value = self.peek(key)
+        return value if isinstance(value, bool) else self.mapping(key)
 
     def listing(self, key: str) -> list[Any] | None:
         """A list."""
@@ -166,11 +177,40 @@ class Reader:
         self._seen.add(self.own(key))
         self._note("warnings", key, words)
 
+    def leave_open(self, key: str, ours: str, words: str) -> None:
+        """The file's *key* leaves the scenario's key *ours* open: *words* say why."""
+        self._seen.add(self.own(key))
+        words = f"leaves {ours} open: {words}"
+        self._notes["defaults"].append(Remark(key=self.own(key), words=words, place=self.place(key), about=ours))
+
     def refer(self, key: str, words: str) -> None:
         """The file's *key* names another file, which would say *words*."""
         path = self.text(key)
         if path:
-            self._references.append(Reference(path=Path(path), key=key, place=self.place(key), words=words))
+            self.refer_to(Path(path), key, words)
+
+    def refer_to(self, path: Path, key: str, words: str) -> None:
+        """The file at *path*, seen from this one, belongs to it because of its *key*; it would say *words*."""
+        self._references.append(Reference(path=path, key=key, place=self.place(key), words=words))
+
+    def finds(self, path: Path) -> bool:
+        """Whether there is a file at *path*, seen from this one."""
+        try:
+            return (self.document.origin.folder / path).is_file()
+        except (OSError, ValueError):
+            return False
+
+    def noted(self, key: str) -> bool:
+        """Whether something was said about *key* already."""
+        return any(remark.key == self.own(key) for notes in self._notes.values() for remark in notes)
+
+    def adopt(self, section: str, said: Findings) -> None:
+        """All that *said* tells of the mapping at *section*, which is of another tool."""
+        self._seen.add(self.own(section))
+        self._facts += said.facts
+        self._references += said.references
+        for kind, notes in self._notes.items():
+            notes += [replace(remark, key=f"{section}.{remark.key}") for remark in getattr(said, kind)]
 
     def place(self, key: str) -> str:
         """``file:line`` of *key*."""
@@ -196,25 +236,27 @@ class Reader:
 
     def _rest(self) -> None:
         noted = {remark.key for notes in self._notes.values() for remark in notes}
+        whole = {remark.key for kind, notes in self._notes.items() if kind != "defaults" for remark in notes}
         for key, value in leaves(self.document.data):
-            if key in noted or _above(key, noted):
+            if key in noted or _above(key, whole):
                 continue
             first, dot, rest = key.partition(".")
-            known = match(f"{self._spelling(first)}{dot}{rest}", self._keys)
+            usual = f"{self._spelling(first)}{dot}{rest}"
+            known = self._exact.get(usual) or match(usual, self._patterns)
             if known is None:
                 if key in self._seen or _above(key, self._seen):
-                    self._note("ignored", key, "without effect beside the other values")
+                    self._note("ignored", key, "off" if value in OFF else "without effect beside the other values")
                 else:
                     self._unknown(key)
             elif known.effect is Effect.MISSING and value not in known.harmless:
                 self._note("warnings", key, f"not modelled: {known.words}")
             elif known.effect is Effect.READ:
-                self._note("ignored", key, "without effect beside the other values")
+                self._note("ignored", key, "off" if value in OFF else "without effect beside the other values")
             else:
-                self._note("ignored", key, known.words if known.effect is Effect.NONE else "as it is modelled")
+                self._note("ignored", key, known.words if known.effect is Effect.NONE else "as it is modelled, or off")
 
     def _unknown(self, key: str) -> None:
-        near = meant(key, [known.name for known in self._keys if "*" not in known.name])
+        near = meant(key, list(self._exact))
         hint = f"; did you mean {near}?" if near else ""
         self._note("warnings", key, f"this key is not known, so nothing follows from it{hint}")
 
@@ -233,40 +275,10 @@ def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def match(key: str, keys: Iterable[Key]) -> Key | None:
-    """The one of *keys* that is about the dotted *key*; one without asterisks before the others.
-
-    >>> match("a.b.c", [Key("a.**", Effect.NONE, "why"), Key("a.*.c", Effect.READ, "x")]).words
-    'x'
-    """
-    parts = key.split(".")
-    found = [k for k in keys if _fits(k.name.split("."), parts)]
-    return min(found, key=lambda k: (k.name.count("*"), -len(k.name)), default=None)
-
-
-def _fits(pattern: list[str], parts: list[str]) -> bool:
-    if pattern[-1] == "**":
-        return len(parts) >= len(pattern) - 1 and _fits([*pattern[:-1]] or ["*"], parts[: max(1, len(pattern) - 1)])
-    return len(pattern) == len(parts) and all(map(fnmatchcase, parts, pattern))
-
-
 def _above(key: str, known: set[str]) -> bool:
     """Whether *known* holds a section that *key* stands in."""
     parts = key.split(".")
     return any(".".join(parts[:n]) in known for n in range(1, len(parts)))
-
-
-def meant(key: str, names: Sequence[str]) -> str | None:
-    """The known key that was probably meant: spelt alike, or with the same last word in another section.
-
-    >>> meant("zero.stge", ["zero.stage"]), meant("offload", ["zero.offload"]), meant("lr", ["zero.stage"])
-    ('zero.stage', 'zero.offload', None)
-    """
-    last = key.rpartition(".")[2]
-    ends = {name.rpartition(".")[2]: name for name in names if name != key}
-    alike = get_close_matches(key, [name for name in names if name != key], n=1, cutoff=ALIKE)
-    close = alike or [ends[end] for end in get_close_matches(last, ends, n=1, cutoff=ALIKE)]
-    return next(iter(close), None)
 
 
 def _number(value: Any) -> float | None:
@@ -278,6 +290,10 @@ def _number(value: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if abs(number) < float("inf") else None
+
+
+def _choices(value: Any) -> str:
+    return "; a list is for a tuner to choose from: write the one that is meant" if isinstance(value, list) else ""
 
 
 def _short(value: Any) -> str:

@@ -58,6 +58,16 @@ def lora(given: Mapping[str, Any] | Lora) -> Lora:
     return Lora(rank=rank, targets=tuple(targets), base_dtype=None if stored is None else weight_type(stored).name)
 
 
+def expanded(targets: Collection[str], *, gated: bool) -> tuple[str, ...]:
+    """*targets* with every linear layer of attention and MLP in the place of ``all``, each with an adapter of its own.
+
+    >>> expanded(["all"], gated=True), expanded(["all"], gated=False)
+    (('q', 'k', 'v', 'o', 'gate', 'up', 'down'), ('q', 'k', 'v', 'o', 'fc1', 'fc2'))
+    """
+    every = ("q", "k", "v", "o", *(("gate", "up", "down") if gated else ("fc1", "fc2")))
+    return tuple(name for target in targets for name in (every if target == "all" else (target,)))
+
+
 def members(target: str, *, gated: bool) -> tuple[str, ...]:
     """The linear layers that *target* means; several where their product is one and has one adapter.
 
@@ -91,5 +101,5 @@ def check_targets(adapted: Lora, *, gated: bool, known: Collection[str]) -> None
 
 
 def _pairs(adapted: Lora, gated: bool) -> Iterator[tuple[str, str]]:
-    for target in adapted.targets:
+    for target in expanded(adapted.targets, gated=gated):
         yield from ((target, name) for name in members(target, gated=gated))

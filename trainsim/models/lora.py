@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from trainsim.models.adapters import members
+from trainsim.models.adapters import expanded, members
 from trainsim.models.frozen import unpacked
 from trainsim.models.layer_kind import LayerKind, counted
 from trainsim.models.linears import Linear, linears
@@ -44,7 +44,7 @@ def adapters(kind: LayerKind, tp: int) -> tuple[Adapter, ...]:
         return ()
     named = {linear.name: linear for linear in linears(kind, tp)}
     out = []
-    for target in kind.lora.targets:
+    for target in expanded(kind.lora.targets, gated=kind.gated_mlp):
         together = [named[name] for name in members(target, gated=kind.gated_mlp)]
         product = together[0]._replace(name=target, outputs=sum(linear.outputs for linear in together))
         out.append(Adapter(product, kind.lora.rank))

@@ -12,7 +12,8 @@ from trainsim.importers.formats.llm_foundry_keys import KEYS
 from trainsim.importers.formats.llm_foundry_models import say_model
 from trainsim.importers.importer import Effect, Importer, register
 from trainsim.importers.interpolation import interpolated
-from trainsim.importers.reader import Reader, match
+from trainsim.importers.matching import match
+from trainsim.importers.reader import Reader
 from trainsim.importers.source import Source
 from trainsim.importers.tables import table
 

@@ -1,0 +1,25 @@
+"""
+Optimizers as other tools call them.
+"""
+
+from __future__ import annotations
+
+from trainsim.errors import TrainsimError
+from trainsim.importers.reader import Reader
+from trainsim.optimizers import load_optimizer
+
+
+def say_optimizer(reader: Reader, key: str) -> None:
+    """The scenario's optimizer is the one that the file's *key* names; one that nobody knows is told and left open."""
+    name = reader.text(key)
+    if not name:
+        return
+    for spelled in (name, name.lower()):
+        try:
+            known = load_optimizer(spelled).name
+        except TrainsimError:
+            continue
+        reader.say("training.optimizer", known, key)
+        return
+    words = f"not modelled: what {name} keeps and moves; adam is taken, or say --set training.optimizer=NAME"
+    reader.warn(key, words)
