@@ -15,9 +15,12 @@ MODES = ("none", "selective", "full")
 
 @way("more recomputation", MEMORY)
 def more_recomputation(scenario: Scenario, job: Job) -> Iterator[Change]:
-    """Selective and full recomputation; of all layers where it was of some."""
+    """Selective and full recomputation, also of every second layer; of all layers where it was of some."""
     now = job.training
     more = MODES[MODES.index(now.recompute) + 1 :]
+    if now.recompute == "none":
+        every = {"training.recompute.mode": "full", "training.recompute.every": 2}
+        yield Change(kind="recompute", title="full recompute of every 2nd layer", values=every)
     yield from map(_recompute, more or (("full",) if now.recompute_layers or now.recompute_every > 1 else ()))
 
 
