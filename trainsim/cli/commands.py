@@ -10,6 +10,7 @@ import typer
 from trainsim.cli.compare import compare
 from trainsim.cli.examples import epilog
 from trainsim.cli.explain import explain
+from trainsim.cli.export import export_scenario
 from trainsim.cli.importing import import_files
 from trainsim.cli.listing import list_names
 from trainsim.cli.run import run
@@ -52,5 +53,6 @@ app.command(epilog=epilog("sweep"))(sweep)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
 app.command("import", epilog=epilog("import"))(import_files)
+app.command("export", epilog=epilog("export"))(export_scenario)
 app.add_typer(show, name="show", epilog=epilog("show"))
 app.command("list", epilog=epilog("list"))(list_names)

@@ -31,6 +31,10 @@ EXAMPLES = {
         "trainsim import config.json ds_config.json -o my.yaml",
         "trainsim run config.json --set cluster.topology=dgx_a100",
     ),
+    "export": (
+        "trainsim export quickstart --to torchtitan",
+        "trainsim export quickstart --set parallel.tp=4 --to torchtitan -o train.toml",
+    ),
     "list": ("trainsim list", "trainsim list models"),
     "show": (
         "trainsim show topology dgx_h100 --out dgx.png",

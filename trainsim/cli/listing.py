@@ -26,6 +26,7 @@ KINDS = {  # where the things of each kind are, and what they are
     "frameworks": ("trainsim.frameworks", "FRAMEWORKS", "what the training software does"),
     "optimizers": ("trainsim.optimizers", "OPTIMIZERS", "optimizers and their states"),
     "importers": ("trainsim.importers.importer", "importers", "files of other tools that are understood"),
+    "exporters": ("trainsim.exporters.exporter", "exporters", "files of other tools that are written"),
     "scenarios": ("trainsim.scenario.loading", "SCENARIOS", "scenarios that ship"),
 }
 
@@ -53,7 +54,7 @@ def described(kind: str) -> dict[str, str]:
     known = getattr(import_module(module), attribute)
     if hasattr(known, "descriptions"):
         return dict(known.descriptions())
-    if kind == "importers":
+    if kind in ("importers", "exporters"):
         return {name: item.title for name, item in known.items()}
     return {name: sentence(item, f"{module}.{name}") for name, item in known.items()}
 

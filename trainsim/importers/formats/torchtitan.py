@@ -82,6 +82,8 @@ def _sharding(reader: Reader, degrees: Degrees) -> None:
         reader.warn(named(reader, "data_parallel_replicate_degree"), words)
     if reshard == "never" and strategy != "ddp":
         reader.say("sharding.reshard_after_forward", False, "parallelism.fsdp_reshard_after_forward")
+    elif reshard == "always" and degrees.pp == 1 and strategy != "ddp":
+        reader.say("sharding.reshard_after_forward", True, "parallelism.fsdp_reshard_after_forward")
     elif reshard == "always" and degrees.pp > 1:
         words = "in a pipeline parameters stay gathered from the first forward to the last backward here"
         reader.warn("parallelism.fsdp_reshard_after_forward", words)
