@@ -18,6 +18,7 @@ from trainsim.models.operations import MemoryBound, Operation, launched, works
 from trainsim.models.operators import DIRECTIONS, operators, unfused
 from trainsim.models.reading import load_model, transformer
 from trainsim.scenario.scenario import Scenario
+from trainsim.study.ways.kernel_choice import compiled
 
 COMPILED = tuple(name for name in framework_names() if load_framework(name).compiled is not None)
 OWN = tuple(name for name in framework_names() if load_framework(name).compiled is None)
@@ -128,8 +129,8 @@ def test_compiling_what_is_compiled_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("model", MODELS)
 def test_uncompiled_never_keeps_less(name: str, model: str) -> None:
-    eager, compiled = (style_of(load_framework({"base": name, "compiled": on})) for on in (False, True))
-    kept, less = (sum(o.saved for o in layer(model, style)) for style in (eager, compiled))
+    eager, fused = (style_of(load_framework({"base": name, "compiled": on})) for on in (False, True))
+    kept, less = (sum(o.saved for o in layer(model, style)) for style in (eager, fused))
     assert kept >= less
 
 
@@ -164,9 +165,9 @@ def llama(framework: Any, **training: Any) -> Scenario:
 @pytest.mark.parametrize("name", ["neutral", "pytorch-fsdp2", "pytorch-ddp", "transformers", "torchtitan"])
 @pytest.mark.parametrize("recompute", ["none", "full", "selective"])
 def test_uncompiled_is_never_faster_and_never_smaller(name: str, recompute: str) -> None:
-    eager, compiled = (llama({"base": name, "compiled": on}, recompute=recompute).run() for on in (False, True))
-    assert eager.step_time > compiled.step_time
-    assert eager.memory.fullest.peak >= compiled.memory.fullest.peak
+    eager, fused = (llama({"base": name, "compiled": on}, recompute=recompute).run() for on in (False, True))
+    assert eager.step_time > fused.step_time
+    assert eager.memory.fullest.peak >= fused.memory.fullest.peak
 
 
 def test_set_opens_a_framework_that_is_a_name() -> None:
@@ -194,6 +195,17 @@ def test_commands_show_it() -> None:
     ]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_compiling_is_among_what_is_tried(named: bool) -> None:
+    """Where the framework is named, and where it is that of the strategy."""
+    given = llama("pytorch-ddp")
+    own = given if named else Scenario.from_dict({k: v for k, v in given.to_dict().items() if k != "framework"})
+    job = replace(own.resolve(), framework=load_framework("pytorch-ddp"))
+    (change,) = compiled(own, job)
+    assert own.replace(change.values).resolve().framework.compiled is True
+    assert not list(compiled(own, replace(job, framework=load_framework("megatron-core"))))
 
 
 def allocated(scenario: Scenario) -> float:

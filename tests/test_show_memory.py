@@ -459,6 +459,7 @@ def test_every_way_has_something_to_say_somewhere(name: str) -> None:
             {"sharding.strategy": "fsdp", "training.recompute": "full"},
             {"sharding.offload.optimizer": "cpu"},
             {"training.activation_offload": "cpu"},
+            {"framework": "pytorch-ddp"},
             {"model.moe": {"experts": 8, "shared_experts": 1}, "parallel.ep": 2},
             {"parallel.tp": 2, "training.loss_parallel": False},
             {"parallel.cp": 2, "training.sequence_length": 16384},

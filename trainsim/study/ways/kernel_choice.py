@@ -36,6 +36,15 @@ def cut_loss(scenario: Scenario, job: Job) -> Iterator[Change]:
         yield Change(kind="kernels", title="parallel loss", values={"training.loss_parallel": True})
 
 
+@way("compiled model", MEMORY, TIME)
+def compiled(scenario: Scenario, job: Job) -> Iterator[Change]:
+    """torch.compile, where the framework runs a model operator by operator."""
+    if job.framework.compiled is False:
+        named = scenario.spec.framework is not None
+        over = {"framework.compiled": True} if named else {"framework": {"base": job.framework.name, "compiled": True}}
+        yield Change(kind="kernels", title="compiled model", values=over)
+
+
 @way("8-bit optimizer", MEMORY)
 def small_optimizer(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Adam with moments of one byte."""
