@@ -121,6 +121,7 @@ def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = N
     """
     changes = changes or {}
     facts = _without_named_model([fact for f in findings for fact in f.facts])
+    facts = [fact for fact in facts if not any(_decided(o, changes) for o in ALSO_SAID_BY.get(fact.key, ()))]
     said: dict[str, Fact] = {}
     for fact in (f for f in facts if not f.weak):
         before = said.setdefault(fact.key, fact)

@@ -120,7 +120,7 @@ class _Run(Flow):
         self.text(_with_blanks(words[1:], line))
 
     def _leave(self, words: list[Text], line: int) -> None:
-        if words[0].chars == "exit":
+        if words[0].chars == "exit" and not self.script.launches:
             self.tell(line, "the script ends here")
         raise Leave
 
