@@ -41,20 +41,6 @@ def gpu_of(tflops: float, memory: float) -> str | None:
     return None
 
 
-def model_called(name: str) -> str | None:
-    """The model of the catalogue that Hugging Face's hub calls *name*: the same words, but for an owner and what was
-    made of the model afterwards.
-
-    >>> model_called("meta-llama/Llama-2-7b-hf"), model_called("Qwen/Qwen2.5-7B-Instruct"), model_called("own/model")
-    ('llama-2-7b', 'qwen2.5-7b', None)
-    """
-    from trainsim.models.known import model_names
-
-    words = re.sub(r"[-_](hf|instruct|chat|base|it|pt|v\d+(\.\d+)?)(?=[-_]|$)", "", name.rpartition("/")[2].lower())
-    spelled = {re.sub(r"[^a-z0-9.]", "", known): known for known in model_names()}
-    return spelled.get(re.sub(r"[^a-z0-9.]", "", words.removeprefix("meta-")))
-
-
 def unlike(name: str, model: Mapping[str, Any]) -> str | None:
     """How *model* differs from the one of the catalogue that is called like it; None if nothing does.
 

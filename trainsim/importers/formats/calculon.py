@@ -59,6 +59,14 @@ def _execution(reader: Reader) -> None:
     if reader.word("attention_type", ("multihead", "multiquery")) == "multiquery":
         reader.say("model.kv_heads", 1, "attention_type")
     _tensor_parallel(reader, degrees["tp"] or 1, str(recompute))
+    _kernels(reader)
+
+
+def _kernels(reader: Reader) -> None:
+    """What is one kernel, and what lives on the host."""
+    if reader.flag("fused_activation") is False:
+        reader.say("framework.kernels.fused.activation", False, "fused_activation")
+        reader.assume("framework", "neutral", "calculon names no software")
     for key, where in {"weight_offload": "parameters", "optimizer_offload": "optimizer"}.items():
         if reader.flag(key):
             reader.say(f"sharding.offload.{where}", "cpu", key)
@@ -165,8 +173,7 @@ KEYS = (
     read("mem1.GiB", "cluster.gpu"),
     read("mem1.GBps", "told: measured bandwidths are taken"),
     read("networks", "told: a topology says that"),
-    *not_modelled("the activation is kept beside its result where it is not fused", "fused_activation",
-                  harmless=(True,)),
+    read("fused_activation", "framework.kernels.fused.activation, where it is false"),
     *not_modelled("reductions by the switches: a topology says nvls", "in_network_reduction", harmless=(False,)),
     *no_effect("which network a group uses follows from where its ranks lie", "tensor_par_net", "pipeline_par_net",
                "data_par_net"),

@@ -12,7 +12,7 @@ SIZES = {"num_layers": "layers", "hidden_size": "hidden", "num_attention_heads":
          "padded_vocab_size": "vocab"}  # fmt: skip
 WIDTHS = ("intermediate_size", "feedforward_size", "mlp_hidden_size")
 WHOSE = "GPT-NeoX' default"
-FUSIONS = {"bias_gelu_fusion": "activation", "bias_dropout_fusion": "residual", "rope_fusion": "rotary",
+FUSIONS = {"bias_gelu_fusion": "bias", "bias_dropout_fusion": "residual", "rope_fusion": "rotary",
            "layernorm_fusion": "norm", "rmsnorm_fusion": "norm"}  # fmt: skip
 
 

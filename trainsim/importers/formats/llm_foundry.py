@@ -53,7 +53,7 @@ def _batches(reader: Reader) -> None:
     micro = reader.whole("device_train_microbatch_size", besides=("auto",)) if _is_whole(reader) else None
     if micro == "auto" or not reader.has("device_train_microbatch_size"):
         words = "as many sequences as fit, which is found when it runs: --set training.micro_batch=N"
-        reader.warn("device_train_microbatch_size", f"auto: {words}")
+        reader.leave_open("device_train_microbatch_size", "training.micro_batch", words)
     else:
         reader.say("training.micro_batch", micro, "device_train_microbatch_size")
     whole, mine = reader.whole("global_train_batch_size"), reader.whole("device_train_batch_size")

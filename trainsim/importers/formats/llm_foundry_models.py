@@ -5,7 +5,7 @@ Models of llm-foundry: MPT by its sizes, others by their names on Hugging Face's
 from __future__ import annotations
 
 from trainsim.errors import shorten
-from trainsim.importers.machines import model_called
+from trainsim.importers import hub
 from trainsim.importers.reader import Reader
 from trainsim.importers.tables import table
 
@@ -30,14 +30,8 @@ def say_model(reader: Reader) -> None:
 
 def _from_hub(reader: Reader) -> None:
     """A model by its name on the hub."""
-    key = "model.pretrained_model_name_or_path"
-    name = reader.text(key)
     reader.use("model.name", "a model of Hugging Face")
-    if name and (known := model_called(name)):
-        reader.say("model.base", known, key)
-    else:
-        words = "add its config.json, or --set model=NAME"
-        reader.warn(key, f"{shorten(name)} is not in the catalogue, so the model is left open: {words}")
+    hub.say_model(reader, "model.pretrained_model_name_or_path")
     if reader.mapping("model.config_overrides"):
         reader.warn("model.config_overrides", "not modelled: sizes are those of the name; --set model.KEY=...")
 

@@ -95,9 +95,11 @@ def _experts(reader: Reader) -> None:
                 if reader.has(f"{section}.{name}")), f"{MODEL}.intermediate_size")  # fmt: skip
     reader.say("model.moe.expert_ffn_hidden", reader.whole(key), key)
     if reader.flag(f"{section}.enable_shared_expert"):
-        reader.say("model.moe.shared_experts", 1, f"{section}.enable_shared_expert")
         width = f"{section}.shared_expert_intermediate_size"
-        reader.say("model.moe.shared_ffn_hidden", reader.whole(width), width)
+        if reader.has(width):
+            reader.say("model.moe.shared_ffn_hidden", reader.whole(width), width, f"{section}.enable_shared_expert")
+        else:
+            reader.say("model.moe.shared_experts", 1, f"{section}.enable_shared_expert")
     dispatcher = reader.word(f"{section}.token_dispatcher_type", ("alltoall", "allgather"))
     reader.say("training.moe.dispatcher", dispatcher, f"{section}.token_dispatcher_type")
     layers = reader.listing(f"{section}.layers")

@@ -19,6 +19,7 @@ SYSTEM = ("sys_name", "num_per_node", "accelerator", "networks")
 WHOSE = "SimuMax's default"
 SIZES = {"layer_num": "layers", "hidden_size": "hidden", "head_num": "heads", "kv_head_num": "kv_heads",
          "head_size": "head_dim", "intermediate_size": "ffn_hidden", "vocab_size": "vocab"}  # fmt: skip
+FUSED = {"use_fused_norm": "norm", "use_fused_swiglu": "activation"}
 LATENT = {"q_lora_rank": "q_lora_rank", "kv_lora_rank": "kv_lora_rank", "qk_head_dim": "qk_nope_head_dim",
           "qk_pos_emb_head_dim": "qk_rope_head_dim", "v_head_dim": "v_head_dim"}  # fmt: skip
 
@@ -68,7 +69,6 @@ def _experts(reader: Reader, experts: int) -> None:
     reader.say("model.moe.top_k", reader.whole("topk"), "topk")
     reader.say("model.moe.expert_ffn_hidden", reader.whole("moe_ffn_hidden_size"), "moe_ffn_hidden_size")
     if shared := reader.whole("moe_shared_expert_intermediate_size", low=0):
-        reader.say("model.moe.shared_experts", 1, "moe_shared_expert_intermediate_size")
         reader.say("model.moe.shared_ffn_hidden", shared, "moe_shared_expert_intermediate_size")
     reader.say("model.moe.first_dense", reader.whole("dense_layers", low=0), "dense_layers")
 
@@ -101,6 +101,10 @@ def _strategy(reader: Reader) -> None:
         reader.say("training.gradient_dtype", "bf16", "grad_reduce_in_bf16")
     if (summed := reader.flag("use_fp32_accum_grad")) is not None:
         reader.say("training.accumulation_dtype", "fp32" if summed else "bf16", "use_fp32_accum_grad")
+    for key, part in FUSED.items():
+        if reader.flag(key) is False:
+            reader.say(f"framework.kernels.fused.{part}", False, key)
+            reader.assume("framework", "neutral", "SimuMax names no software")
     _pipeline(reader, degrees["pp"] or 1)
     _attention(reader)
     _recompute(reader)
@@ -217,8 +221,7 @@ KEYS = (
     *no_effect("dense or with experts: the sizes say that", "model_type"),
     *no_effect("which network a group uses follows from where its ranks lie", "*_net"),
     *no_effect("a name", "sys_name", "_notes", "accelerator.backend"),
-    *not_modelled("norms of several kernels", "use_fused_norm", harmless=(True,)),
-    *not_modelled("a SwiGLU of several kernels", "use_fused_swiglu", harmless=(True,)),
+    *(read(key, f"framework.kernels.fused.{part}, where it is false") for key, part in FUSED.items()),
     *not_modelled("sums of gradients in a kernel of their own", "use_fused_grad_accumulation", "use_accm_weight",
                   harmless=(True,)),
     *not_modelled("how tokens get to experts other than by all-to-all", "moe_dispatcher_policy", harmless=("all2all",)),
