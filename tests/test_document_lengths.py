@@ -41,6 +41,15 @@ def test_the_seed_says_which_lengths_and_more_of_them_begin_alike() -> None:
     assert not np.array_equal(many, others)
 
 
+@given(st.integers(1, 1 << 27), st.integers(0, 1 << 27), st.integers(0, 99), st.integers(1, 4096), st.integers(1, 64))
+@settings(max_examples=100, deadline=None)
+def test_any_mean_and_deviation_are_packed(mean: int, deviation: int, seed: int, sequence: int, sequences: int) -> None:
+    lengths = draw("lognormal", mean=mean, deviation=deviation, seed=seed, count=500)
+    found = packed(lengths, sequence_length=sequence, sequences=sequences)
+    assert 1 <= found.mean <= found.most * (1 + 1e-9) <= sequence * (1 + 1e-9)
+    assert 0 <= padded(lengths, micro_batch=5, sequence_length=sequence).padding < 1
+
+
 def by_hand(lengths: list[int], sequence: int, sequences: int) -> list[float]:
     """Sums of squares over the tokens of each sequence, token by token."""
     owner: list[int] = []

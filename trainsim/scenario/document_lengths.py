@@ -23,6 +23,8 @@ distributions: Registry[Draw] = Registry("distribution of lengths")
 
 MOST_DRAWN = 1 << 20
 """Documents of a step that are drawn at most; a longer step has the same ones again."""
+LONGEST = 1 << 32
+"""Tokens of a document at most, so that sums of all of them are exact."""
 
 
 @distributions.register("lognormal")
@@ -62,7 +64,7 @@ def draw(distribution: str, *, mean: float, deviation: float, seed: int, count: 
     [100, 100, 100]
     """
     lengths = distributions[distribution](np.random.default_rng(seed), mean, deviation, min(count, MOST_DRAWN))
-    return np.maximum(1, np.rint(lengths)).astype(np.int64)
+    return np.clip(np.rint(lengths), 1, LONGEST).astype(np.int64)
 
 
 class Packed(NamedTuple):
@@ -90,7 +92,7 @@ def packed(lengths: Ints, *, sequence_length: int, sequences: int) -> Packed:
         sequences = max(1, min(sequences, int(ends[-1]) // sequence_length))
         total = sequence_length * sequences
     documents = int(np.searchsorted(ends, total)) + 1
-    cuts = np.unique(np.concatenate([[0], ends[ends < total], np.arange(1, sequences + 1) * sequence_length]))
+    cuts = np.sort(np.concatenate([[0], ends[ends < total], np.arange(1, sequences + 1) * sequence_length]))
     squares = np.bincount(cuts[:-1] // sequence_length, np.diff(cuts).astype(np.float64) ** 2, sequences)
     each = squares / sequence_length
     return Packed(float(each.mean()), float(each.max()), documents)
