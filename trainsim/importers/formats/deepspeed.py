@@ -60,8 +60,8 @@ def read_document(document: Document) -> Findings:
             reader.leave_open(name, f"training.{key}", "the Hugging Face Trainer fills in its own arguments for auto")
         else:
             reader.say(f"training.{key}", value, name)
-    precision = _precision(reader)
     stage = read_zero(reader)
+    precision = _precision(reader, stage)
     _types(reader)
     if reader.has("optimizer.type"):
         say_optimizer(reader, "optimizer.type")
@@ -75,7 +75,7 @@ def read_document(document: Document) -> Findings:
     return reader.findings("deepspeed")
 
 
-def _precision(reader: Reader) -> str:
+def _precision(reader: Reader, stage: int) -> str:
     sixteen = [name for name in ("bf16", "bfloat16", "fp16") if reader.flag(f"{name}.enabled", besides=AUTO)]
     on = [name for name in sixteen if reader.raw(f"{name}.enabled") != "auto"]
     if len(on) > 1:
@@ -83,17 +83,26 @@ def _precision(reader: Reader) -> str:
     for name in set(sixteen) - set(on):
         reader.leave_open(f"{name}.enabled", "training.precision", "the Trainer's arguments bf16 and fp16 decide")
     precision = _on(reader, on[0]) if on else ""
-    if not precision and reader.flag("torch_autocast.enabled", besides=AUTO) is True:
-        precision = TYPES[reader.word("torch_autocast.dtype", TYPES) or "bf16"]
-        reader.say("training.autocast", True, "torch_autocast.enabled")
-        reader.say("training.precision", precision, "torch_autocast.enabled", "torch_autocast.dtype")
-    if not precision and reader.flag("amp.enabled", besides=AUTO) is True:
-        precision = "fp16"
-        reader.say("training.precision", precision, "amp.enabled")
-        reader.say("training.autocast", True, "amp.enabled")
+    for name in ("torch_autocast", "amp"):
+        if not precision and reader.flag(f"{name}.enabled", besides=AUTO) is True:
+            kind = reader.word("torch_autocast.dtype", TYPES) if name == "torch_autocast" else "fp16"
+            precision = TYPES[kind or "bf16"]
+            _autocast(reader, f"{name}.enabled", precision, stage)
     if not precision and not sixteen:
         reader.assume("training.precision", "fp32", "DeepSpeed's default, where neither bf16 nor fp16 is enabled")
     return precision
+
+
+def _autocast(reader: Reader, key: str, precision: str, stage: int) -> None:
+    """16 bits that are cast from weights in fp32, so that there is no copy of these."""
+    sources = [name for name in (key, "torch_autocast.dtype") if reader.has(name)]
+    reader.say("training.precision", precision, *sources)
+    if stage:
+        reader.warn(key, f"not modelled: autocast under ZeRO; weights in {precision} with fp32 copies are simulated")
+        return
+    reader.say("training.autocast", True, key)
+    reader.say("framework.memory.states.weights", "fp32", key)
+    reader.say("framework.memory.states.master", False, key)
 
 
 def _on(reader: Reader, section: str) -> str:
