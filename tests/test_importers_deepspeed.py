@@ -122,6 +122,10 @@ def test_the_second_copy_of_parameters_is_of_ranks_and_1_is_off() -> None:
     result = imported(zero(3, zero_hpz_partition_size=16))
     assert result.scenario["sharding"]["secondary_partition"] == 16
     assert "a node has fewer than 16 GPUs" in told(result, "zero_optimization.zero_hpz_partition_size")
+    for ranks, crosses in ((8, False), (16, True)):
+        changes = SMALL | {"cluster.nodes": 4}
+        derived = imported(zero(3, zero_hpz_partition_size=ranks), changes).complete.resolved["derived"]
+        assert ("cross nodes" in derived.get("sharding.secondary_partition", "")) == crosses
     off = imported(zero(3, zero_hpz_partition_size=1))
     assert "secondary_partition" not in off.scenario["sharding"]
 

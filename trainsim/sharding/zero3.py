@@ -277,10 +277,13 @@ def brings(given: Mapping[str, Any], node: int) -> Iterator[Derived]:
 
 
 def notes(job: Job) -> Iterator[Derived]:
-    """Quantized gradients that nobody sends."""
+    """Quantized gradients that nobody sends; a second copy of parameters whose gathers leave the node."""
     if QUANTIZED_GRADIENTS.of(job) and SHARD_SIZE.of(job) == replicas(job):
         reason = "without effect: all replicas are in one group, and gradients are quantized between groups only"
         yield Derived(QUANTIZED_GRADIENTS.name, "true", reason)
+    second, node = SECONDARY.of(job), max(1, job.cluster.gpus_per_node // job.parallel.tp)
+    if second is not None and second > node:
+        yield Derived(SECONDARY.name, second, f"more than the {node} replicas of a node: its gathers cross nodes")
 
 
 OPTIONS = (REDUCE_BUCKET, PREFETCH, MAX_LIVE, REUSE, PERSISTENT, SUB_GROUP)
