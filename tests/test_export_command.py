@@ -36,3 +36,12 @@ def test_everything_as_one_object() -> None:
 def test_an_unknown_format_is_refused() -> None:
     result = RUN.invoke(app, ["export", "quickstart", "--to", "yaml"])
     assert result.exit_code != 0
+
+
+def test_a_script_and_a_configuration_are_read_again(tmp_path) -> None:
+    for kind, name in (("megatron", "train.sh"), ("deepspeed", "ds.json")):
+        file = tmp_path / name
+        assert RUN.invoke(app, ["export", "quickstart", "--to", kind, "-o", str(file)]).exit_code == 0
+        again = RUN.invoke(app, ["import", str(file), "--json"])
+        assert again.exit_code == 0, again.output
+        assert json.loads(again.stdout)["scenario"]["training"]["micro_batch"] == 1

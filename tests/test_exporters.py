@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from trainsim.errors import UnknownName
 from trainsim.exporters.exporter import Exported, export, exporters
+from trainsim.frameworks import load_framework
 from trainsim.importers.importer import importers
 from trainsim.importers.importing import import_sources
 from trainsim.importers.source import Source
@@ -34,7 +35,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     micro, steps = draw(st.integers(1, 4)), draw(st.integers(1, 4)) * pp
     data: dict[str, Any] = {
         "model": draw(st.sampled_from(MODELS)),
-        "framework": draw(st.sampled_from(["torchtitan", "neutral", "megatron-core", "deepspeed"])),
+        "framework": draw(st.sampled_from(["torchtitan", "neutral", "megatron-core", "deepspeed", "deepspeed-bf16"])),
         "cluster": {"topology": "dgx_h100", "nodes": -(-tp * pp * cp * dp // 8)},
         "parallel": {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "sequence_parallel": draw(st.booleans())},
         "training": {
@@ -54,6 +55,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         data["pipeline"] = {"schedule": draw(st.sampled_from(["1f1b", "gpipe"]))}
     if strategy == "hsdp":
         data["sharding"]["shard_size"] = draw(st.sampled_from([size for size in (2, 4) if dp * cp % size == 0]))
+    if strategy == "zero1" and draw(st.booleans()):
+        data["sharding"]["parameter_gather_overlap"] = draw(st.booleans())
+    if strategy in ("zero2", "zero3") and draw(st.booleans()):
+        data["sharding"] |= {"reduce_bucket": 200_000_000, "overlap": draw(st.booleans())}
     if strategy in ("fsdp", "hsdp") and pp == 1 and draw(st.booleans()):
         data["sharding"]["reshard_after_forward"] = draw(st.booleans())
     return Scenario.from_dict(data)
@@ -100,19 +105,35 @@ def test_a_file_and_what_it_leaves_out_are_the_scenario(name: str, scenario: Sce
     exported = export(scenario, name)
     after = resolved(again(exported, scenario))
     assert after is not None
+    if name == "megatron":
+        assert _summed(scenario, after) == _summed(scenario, before)
     for section, values in before.items():
         assert _plain(after[section]) == _plain(values), (section, exported.text, exported.left_out)
 
 
 def _plain(value: Any) -> Any:
-    """A section of two resolved scenarios that may differ in how a name is written."""
+    """A section of two resolved scenarios that may say the same in different words."""
     if isinstance(value, dict) and "layers" in value and "hidden" in value:
-        return {k: v for k, v in value.items() if k not in ("name", "max_positions")}
+        return {k: v for k, v in value.items() if k not in ("name", "family", "max_positions")}
     if isinstance(value, dict) and set(value) <= {"base", "compiled"}:
         return value.get("base")
-    if isinstance(value, dict):
-        return {k: v for k, v in value.items() if k not in ("gpus", "gradient_accumulation")}
+    if not isinstance(value, dict):
+        return value
+    value = {k: v for k, v in value.items() if k not in ("gpus", "gradient_accumulation", "gradients")}
+    if value.get("moe") in ({"dispatcher": "alltoall"}, {"dispatcher": "alltoall", "pad_to_capacity": False}):
+        del value["moe"]
+    if value.get("overlap") is False or value.get("parameter_gather_overlap"):
+        value.pop("parameter_gather_overlap", None)  # the usual one
     return value
+
+
+def _summed(scenario: Scenario, values: dict[str, Any]) -> str:
+    """The type in which gradients are summed: what is said, or the framework's."""
+    states = load_framework(scenario.spec.framework).memory.states
+    precision = values["training"]["precision"]
+    low = "fp16" if precision == "fp16" else "fp32" if precision == "fp32" else "bf16"
+    said = values["training"].pop("accumulation_dtype", None)
+    return said or (low if states.accumulation == "training" else "fp32")
 
 
 @EACH

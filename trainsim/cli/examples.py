@@ -33,7 +33,8 @@ EXAMPLES = {
     ),
     "export": (
         "trainsim export quickstart --to torchtitan",
-        "trainsim export quickstart --set parallel.tp=4 --to torchtitan -o train.toml",
+        "trainsim export bloom_3d --to deepspeed -o ds_config.json",
+        "trainsim export bloom_3d --set parallel.tp=8 --set parallel.pp=6 --to megatron -o train.sh",
     ),
     "list": ("trainsim list", "trainsim list models"),
     "show": (

@@ -68,6 +68,10 @@ class Writer:
         value = value_at(self._values, key_of(key))
         return default if value is None else value
 
+    def given(self, key: str) -> Any:
+        """The value at *key* of the scenario as it was written; None where nothing was."""
+        return value_at(self.scenario.data, key_of(key))
+
     def write(self, name: str, value: Any, *keys: str) -> None:
         """The file has *value* at *name*, because of the scenario's *keys*."""
         self.lines[name] = value
