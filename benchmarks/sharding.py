@@ -44,6 +44,15 @@ CASES: tuple[tuple[str, str, Mapping[str, object]], ...] = (
     ("fsdp", "pytorch-fsdp2", {"sync": "last"}),
     ("hsdp", "pytorch-fsdp2", {}),
 )
+UNITS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("pytorch-fsdp2", {}),
+    ("pytorch-fsdp2", {"units": "layers_and_embeddings"}),
+    ("pytorch-fsdp2", {"units": 4}),
+    ("pytorch-fsdp2", {"units": "model"}),
+    ("pytorch-fsdp2", {"backward_prefetch": 4}),
+    ("pytorch-fsdp1", {}),
+    ("pytorch-fsdp1", {"limit_all_gathers": False}),
+)
 STATES = ("weights", "gradients", "optimizer")
 PICTURES: Mapping[str, tuple[str, tuple[float, float]]] = {
     "sharding_zero3": ("ds_zero3", (0.355, 0.435)),
@@ -89,6 +98,19 @@ def table() -> Iterator[str]:
         yield row(*case)
 
 
+def units_table() -> Iterator[str]:
+    """What units and gathers ahead take."""
+    yield "| options | framework | step | peak | sent | hidden |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for framework, options in UNITS:
+        one = result("fsdp", framework, options, 1)
+        data, parameters = one.to_dict()["communication"]["dp"], float(one.parameters["total"])
+        name = ", ".join(f"{key} {str(value).lower()}" for key, value in options.items()) or "none"
+        hidden, sent = 1 - data["exposed_s"] / data["time_s"], data["bytes_per_rank"] / parameters
+        peak = one.memory.peak / GIB
+        yield f"| {name} | {framework} | {one.step_time:.3f} s | {peak:.1f} GiB | {sent:.1f} | {hidden:.0%} |"
+
+
 def draw() -> None:
     """Narrow windows of three steps."""
     for name, (scenario, window) in PICTURES.items():
@@ -101,10 +123,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sharding", description="What strategies keep and send.")
     parser.add_argument("--markdown", action="store_true", help=f"write docs/{PAGE.name} and its pictures")
     options = parser.parse_args()
-    rows = [*table()]
-    print("\n".join(rows))
+    tables = {"table": [*table()], "units": [*units_table()]}
+    for rows in tables.values():
+        print("\n".join(rows), end="\n\n")
     if options.markdown:
-        PAGE.write_text(insert(PAGE.read_text(encoding="utf-8"), "table", rows), encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
+        for name, rows in tables.items():
+            text = insert(text, name, rows)
+        PAGE.write_text(text, encoding="utf-8")
         draw()
         print(f"Written: docs/{PAGE.name} and {len(PICTURES)} pictures")
 

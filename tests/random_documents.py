@@ -120,6 +120,9 @@ def _value(rng: random.Random, option: Option[Any]) -> Any:
         "group": rng.choice((1, 2, 4)),
         "flag": rng.random() < 0.7,
         "flag or group": rng.choice((True, False, 2)),
+        "flag or units": rng.choice((True, False, 2)),
+        "prefetch": rng.choice(("pre", "post", "none", 2)),
+        "units": rng.choice(("layers", "layers_and_embeddings", "model", 2)),
     }[option.accepts]
 
 

@@ -55,6 +55,7 @@ class HostProfile:
     operations_per_collective: int
     operations_routed: int  # for which the host waits per layer of experts that drop no token; twice as many backward
     blocking: bool  # launches are synchronous: host and GPU time add up
+    launch_queue: int  # kernels of a stream that wait for the GPU before a launch does
     cuda_graph: bool
     recompute_seconds: Seconds  # saving and restoring the RNG state per recomputed layer
     step_seconds: Seconds  # data, logging, host synchronisation per step

@@ -19,6 +19,9 @@ ACCEPTS: dict[str, Any] = {
     "group": Degree,
     "flag": bool,
     "flag or group": bool | Degree,
+    "flag or units": bool | Degree,
+    "prefetch": Literal["pre", "post", "none"] | Degree,
+    "units": Literal["layers", "layers_and_embeddings", "model"] | Degree,
 }
 """The types of what options of sharding strategies accept."""
 

@@ -18,7 +18,8 @@ def refuses(job: Job) -> Iterator[Refusal]:
 
 
 def notes(job: Job) -> Iterator[Derived]:
-    """One group of all replicas."""
+    """What FSDP notes, and one group of all replicas."""
+    yield from FSDP.notes(job)
     if SHARD_SIZE.of(job) == replicas(job) > 1:
         yield Derived(SHARD_SIZE.name, replicas(job), "all replicas, so that nothing differs from fsdp")
 

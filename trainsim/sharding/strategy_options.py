@@ -20,6 +20,9 @@ ACCEPTED = {
     "group": "a number of ranks that divides the replicas",
     "flag": "true or false",
     "flag or group": "true, false or a number of ranks",
+    "flag or units": "true, false or a number of units",
+    "prefetch": "pre, post, none or a number of units",
+    "units": "layers, layers_and_embeddings, model or a number of layers",
 }
 """What an option can accept, beside a tuple of words, and what that means to a reader."""
 
