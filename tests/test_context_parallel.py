@@ -20,7 +20,6 @@ from trainsim.models.context_parallel import context_parallelisms
 from trainsim.models.layers import Shape, layer_operations, style_of
 from trainsim.models.operations import Attention, Exchange, Operation, Step, Under, works
 from trainsim.models.reading import load_model
-from trainsim.program.layer_work import shape_of as local_shape
 from trainsim.program.layer_work import style_for
 from trainsim.program.lower import lower
 from trainsim.report.drawn_ranks import drawn_ranks
@@ -28,6 +27,7 @@ from trainsim.report.scene import scene
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import strategies
+from trainsim.sharding.launches import shape_of as local_shape
 from trainsim.study.ways import MEMORY, TIME, suggestions
 
 WAYS = tuple(context_parallelisms)

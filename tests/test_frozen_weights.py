@@ -16,12 +16,13 @@ from trainsim.models.linears import linears
 from trainsim.models.operations import MemoryBound, Operation
 from trainsim.models.reading import transformer
 from trainsim.models.weight_types import WEIGHT_TYPES, weight_type
-from trainsim.program.layer_work import shape_of, style_for
+from trainsim.program.layer_work import style_for
 from trainsim.program.lower import lower
 from trainsim.program.parts import work_out
 from trainsim.program.pieces import Piece
 from trainsim.program.rank import RankPlan
 from trainsim.scenario.scenario import Scenario
+from trainsim.sharding.launches import shape_of
 
 QUANTISED = [name for name in WEIGHT_TYPES.names() if weight_type(name).quantised]
 ONE: dict[str, Any] = {"cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1}, "parallel": {}}

@@ -22,7 +22,7 @@ from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
 from trainsim.program.experts import expert_shape, loads, with_load
 from trainsim.program.holdings import Holdings
-from trainsim.program.layer_work import head_launches, launches_of, shape_of, style_for
+from trainsim.program.layer_work import head_launches, style_for
 from trainsim.program.network import Network
 from trainsim.program.pieces import Block
 from trainsim.program.planning import Costs, PassSeconds, planned_costs
@@ -30,6 +30,7 @@ from trainsim.program.stages import Stage, recompute_modes, virtual_stages
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
+from trainsim.sharding.launches import launches_of, shape_of
 from trainsim.sharding.plan import ShardingPlan
 
 

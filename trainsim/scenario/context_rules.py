@@ -9,11 +9,11 @@ from trainsim.errors import InvalidPlan, NotBuilt, TrainsimError
 from trainsim.models.context_parallel import context_parallelisms
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer
-from trainsim.program.layer_work import shape_of
 from trainsim.scenario.checks import Fault, divisors
 from trainsim.scenario.context import Context
 from trainsim.schedules.lookup import facts
 from trainsim.sharding import strategies
+from trainsim.sharding.launches import shape_of
 
 HYBRID = "hybrid"
 """The way that needs a number of neighbours."""

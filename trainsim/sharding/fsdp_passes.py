@@ -68,7 +68,7 @@ class UnitPass:
     @cached_property
     def ahead(self) -> RunAhead | None:
         """The host where nothing holds it back."""
-        return None if limits_gathers(self.job) else run_ahead(self.job, range(self.job.model.layers, 0, -1))
+        return None if limits_gathers(self.job) else run_ahead(self.job)
 
     @property
     def copies(self) -> bool:

@@ -72,7 +72,7 @@ def _ahead(job: Job) -> Iterator[Derived]:
     if given and software != "fsdp1":
         yield Derived(LIMIT.name, "true", f"without effect: {TITLES[software]} has no such limit, and needs none")
     if not limits_gathers(job):
-        ahead = run_ahead(job, range(job.model.layers, 0, -1))
+        ahead = run_ahead(job)
         reason = f"the host may be {ahead.queue} kernels ahead, {ahead.layers:.0f} layers of a forward"
         yield Derived(LIMIT.name, "false", reason)
     if FORWARD_PREFETCH.of(job) in (True, 1) and job.sharding.overlap:

@@ -9,14 +9,14 @@ can queue. So a moment of the pass is where the host is, and what it gives back 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from trainsim.contracts.job import Job
+from trainsim.models.layer_kind import counted
+from trainsim.models.layers import style_of
 from trainsim.sharding.flights import PassMoment
-
-ADAPTER = 4  # kernels of an adapter: two products, a scale, a sum (huggingface/peft, tuners/lora/layer.py)
+from trainsim.sharding.launches import launches_of, shape_of
 
 
 class HostMoment(NamedTuple):
@@ -57,16 +57,16 @@ class RunAhead:
         return PassMoment(self.parts[at][1])
 
 
-def run_ahead(job: Job, layers: Sequence[int]) -> RunAhead:
-    """That of *job*, whose *layers* are parts of a pass in the order of a forward."""
-    host, lora = job.framework.host, job.model.lora
-    adapters = ADAPTER * len(lora.targets) if lora is not None else 0
-    forward, backward = host.operations_forward + adapters, host.operations_backward + 2 * adapters
-    again = forward * (job.training.recompute == "full")
-    top = layers[0] + 1
-    queue = 0 if host.blocking or host.cuda_graph else host.launch_queue
+def run_ahead(job: Job) -> RunAhead:
+    """That of *job*; the head launches as many as a layer."""
+    host, shape, style = job.framework.host, shape_of(job), style_of(job.framework, job.training.attention)
+    of_kind = {kind: launches_of(job, kind, shape, style) for kind in counted(job.model.kinds)}
+    top, again = job.model.layers + 1, job.training.recompute == "full"
+    by_part = {top - 1 - k: of_kind[kind] for k, kind in enumerate(job.model.kinds)}
+    layer = of_kind[job.model.kinds[-1]]
+    back = {part: each["backward"] + each["forward"] * again for part, each in reversed(by_part.items())}
     return RunAhead(
-        {top: 1, **dict.fromkeys(layers, forward), 0: forward},
-        {0: backward, **dict.fromkeys(reversed(layers), backward + again), top: 1},
-        queue,
+        {top: 1, **{part: each["forward"] for part, each in by_part.items()}, 0: layer["forward"]},
+        {0: layer["backward"], **back, top: 1},
+        0 if host.blocking or host.cuda_graph else host.launch_queue,
     )
