@@ -19,17 +19,16 @@ ROWS = list(csv.DictReader(line for line in DATA.read_text().splitlines() if not
 TRANSFORMERS, MEGATRON = load_framework("transformers"), load_framework("megatron-2022")
 
 
+UNCOMPILED = tuple(name for name in framework_names() if load_framework(name).compiled is False)
 LOSS = {  # bytes per logit, forward and backward, where the loss is not in place; else 16-bit and fp32 ones
-    "transformers": (10, 12),
-    "transformers-deepspeed": (10, 12),
+    **dict.fromkeys(UNCOMPILED, (10, 12)),
+    "llm-foundry": (6, 6),  # a kernel of its own
     "megatron-deepspeed-2020": (14, 6),
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),
     "megatron-core-fused-loss": (2, 2),
-    **dict.fromkeys(("pytorch-ddp", "pytorch-fsdp1"), (10, 12)),
     "torchtitan": (2, 4),
     "torchtitan-2024": (10, 12),
-    "torchtitan-2024-eager": (10, 12),
 }
 
 
