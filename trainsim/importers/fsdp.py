@@ -66,9 +66,12 @@ def read_fsdp(reader: Reader, section: str, how: Wrapping) -> int:
         raise reader.fail(spelled(reader, section, "version"), f"there are FSDP 1 and 2, found {version}")
     if reader.has(key := spelled(reader, section, "version")):
         reader.use(key, f"framework: FSDP{version}")
-    _strategy(reader, section, how, version)
+    kept = _strategy(reader, section, how, version)
     _units(reader, section, how)
-    _prefetch(reader, section, how, version)
+    if version == 2:
+        _later(reader, section)
+    else:
+        _prefetch(reader, section, how, kept)
     if (offload := reader.flag(key := spelled(reader, section, "offload_params"))) or how.offload:
         sources = (key,) if offload else ()
         reader.say("sharding.offload", {"optimizer": "cpu", "parameters": "cpu"}, *sources)
@@ -99,7 +102,8 @@ def choice(reader: Reader, key: str, names: tuple[str, ...]) -> str | None:
     return reader.word(key, names)
 
 
-def _strategy(reader: Reader, section: str, how: Wrapping, version: int) -> None:
+def _strategy(reader: Reader, section: str, how: Wrapping, version: int) -> bool:
+    """Say who shares what; whether gathered parameters are kept until their backward."""
     old = spelled(reader, section, "sharding_strategy")
     new = spelled(reader, section, "reshard_after_forward")
     value = reader.raw(new)
@@ -114,14 +118,18 @@ def _strategy(reader: Reader, section: str, how: Wrapping, version: int) -> None
     else:
         reader.assume("sharding.strategy", strategy, f"{how.whose}'s default is FULL_SHARD")
     if strategy == "ddp":
-        return
+        return True
     if how.shard:
         reader.say("sharding.shard_size", how.shard)
     if chosen in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2"):
         reader.say("sharding.reshard_after_forward", False, *sources)
-    elif value is not None and not by_name:
+        return True
+    if value is not None and not by_name:
         whole = isinstance(value, int) and not isinstance(value, bool)
-        reader.say("sharding.reshard_after_forward", reader.whole(new) if whole else reader.flag(new), new)
+        given = reader.whole(new) if whole else reader.flag(new)
+        reader.say("sharding.reshard_after_forward", given, new)
+        return given is False
+    return False
 
 
 def _units(reader: Reader, section: str, how: Wrapping) -> None:
@@ -137,18 +145,22 @@ def _units(reader: Reader, section: str, how: Wrapping) -> None:
         reader.say("sharding.units", WRAPS[policy], *((key,) if reader.has(key) else ()))
 
 
-def _prefetch(reader: Reader, section: str, how: Wrapping, version: int) -> None:
-    if version == 2:
-        for name in LATER:
-            if reader.has(key := spelled(reader, section, name)) and not reader.noted(key):
-                reader.ignore(key, "of FSDP1; FSDP2 has no use for it")
-        return
+def _later(reader: Reader, section: str) -> None:
+    for name in LATER:
+        if reader.has(key := spelled(reader, section, name)) and not reader.noted(key):
+            reader.ignore(key, "of FSDP1; FSDP2 has no use for it")
+
+
+def _prefetch(reader: Reader, section: str, how: Wrapping, kept: bool) -> None:
+    """What FSDP1 gathers ahead; nothing in the backward where parameters are *kept* until then."""
     name = "backward_prefetch"
     keys = (spelled(reader, section, name), spelled(reader, section, f"{name}_policy"))
     found = [(key, PREFETCHES[word]) for key in keys if (word := choice(reader, key, tuple(PREFETCHES)))]
-    if found:
+    if found and kept:
+        reader.ignore(found[0][0], "parameters stay whole until their backward, so nothing is gathered there")
+    elif found:
         reader.say("sharding.backward_prefetch", found[0][1], found[0][0])
-    else:
+    elif not kept:
         reader.assume("sharding.backward_prefetch", "none", f"{how.whose}'s default is NO_PREFETCH")
     if (ahead := reader.flag(key := spelled(reader, section, "forward_prefetch"))) is not None:
         reader.say("sharding.forward_prefetch", ahead, key)

@@ -4,6 +4,8 @@ Axolotl's training YAML: model, adapter, packed sequences, and what of the Train
 
 from __future__ import annotations
 
+from math import prod
+
 from trainsim.importers.adapters import say_adapters
 from trainsim.importers.findings import Findings
 from trainsim.importers.hub import say_model
@@ -175,7 +177,12 @@ def _degrees(reader: Reader) -> None:
     dp = [(key, reader.whole(key)) for key in ("dp_replicate_size", "dp_shard_size")]
     given = [key for key, size in dp if size]
     if given:
-        reader.say("parallel.dp", (dp[0][1] or 1) * (dp[1][1] or 1), *given)
+        replicas = (dp[0][1] or 1) * (dp[1][1] or 1)
+        reader.say("parallel.dp", replicas, *given)
+        cut = [
+            reader.whole(k) or 1 for k in ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree")
+        ]
+        reader.assume("cluster.gpus", replicas * prod(cut), "the product of the degrees")
 
 
 def _hybrid(reader: Reader) -> int:
