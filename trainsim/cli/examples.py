@@ -34,7 +34,7 @@ EXAMPLES = {
     "export": (
         "trainsim export quickstart --to torchtitan",
         "trainsim export bloom_3d --to deepspeed -o ds_config.json",
-        "trainsim export bloom_3d --set parallel.tp=8 --set parallel.pp=6 --to megatron -o train.sh",
+        "trainsim export bloom_3d --set parallel.tp=8 --to megatron",
     ),
     "list": ("trainsim list", "trainsim list models"),
     "show": (
