@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import trainsim as ts
-from trainsim.documents.catalogue import Catalogue, merged
+from trainsim.documents.catalogue import OWN, Catalogue, merged
 from trainsim.documents.document import canonical, read_text, value_of
 from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidData, TrainsimError, UnknownName, suggestions
@@ -88,7 +88,7 @@ def test_by_name_by_path_and_in_place_are_the_same(kind: str, tmp_path: Path) ->
         ours, theirs = load(spec), load(name)
         if kind != "scenario" and not isinstance(spec, dict):
             assert ours == theirs
-        assert catalogue.find(spec).data.keys() >= catalogue.find(name).data.keys() - {"name", "description"}
+        assert catalogue.find(spec).data.keys() >= catalogue.find(name).data.keys() - set(OWN)
 
 
 @kinds
@@ -102,7 +102,7 @@ def test_a_base_and_what_differs(kind: str, tmp_path: Path) -> None:
     document = catalogue.find(tmp_path / "inner" / "second.yaml")
     assert document.name == "second"
     theirs = catalogue.find(SAMPLES[kind]).data
-    assert document.data == {key: value for key, value in theirs.items() if key not in ("name", "description")}
+    assert document.data == {key: value for key, value in theirs.items() if key not in OWN}
 
 
 @kinds

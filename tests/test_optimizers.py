@@ -17,10 +17,11 @@ from trainsim.models.known import model_names
 from trainsim.models.linears import linears
 from trainsim.models.matrices import Matrix, Tensors, expert_tensors, tensors
 from trainsim.models.reading import load_model
-from trainsim.optimizers import load_optimizer, optimizer_names
+from trainsim.optimizers import OPTIMIZERS, load_optimizer, optimizer_names
 from trainsim.program.lower import lower
 from trainsim.program.optimizer import newton_schulz, optimizer_step
 from trainsim.program.parts import work_out
+from trainsim.scenario.scenario import Scenario
 from trainsim.sharding.parameter_groups import DENSE, Shards
 from trainsim.sharding.plan import ShardingPlan
 
@@ -53,7 +54,7 @@ def test_optimizers_are_complete(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [("adam", 8, 8), ("adamw", 8, 8), ("sgd", 0, 0), ("sgd-momentum", 4, 4), ("adafactor", 0.001, 0.01),
-     ("adam8bit", 2.03, 2.04), ("muon", 4, 5)],
+     ("adam8bit", 2.03, 2.04), ("adam4bit", 1.06, 1.07), ("lion", 4, 4), ("lion8bit", 1.01, 1.02), ("muon", 4, 5)],
 )  # fmt: skip
 def test_bytes_of_states_per_parameter(name: str, low: float, high: float) -> None:
     assert low <= load_optimizer(name).state_bytes(MODEL) / MODEL.total <= high
@@ -113,10 +114,51 @@ def test_traffic_is_relative_to_adam(name: str, framework: str) -> None:
     own, adam = seconds(step(**change)), seconds(step(framework=framework))
     if name in ("adam", "adamw"):
         assert own == adam
-    elif name in ("sgd", "sgd-momentum", "adam8bit"):
+    elif name not in ("adafactor", "muon"):
         assert own < adam
     else:
         assert own > adam
+
+
+@pytest.mark.parametrize("name", optimizer_names())
+def test_only_states_made_like_parameters_follow_their_type(name: str) -> None:
+    """In pure bf16 Adam of PyTorch keeps 16-bit states; 8-bit Adam keeps what it keeps under fp32 weights."""
+    one = load_optimizer(name)
+    sizes = [
+        run_small(framework=framework, training__optimizer=name).programs[0].memory.optimizer
+        for framework in ("pytorch-fsdp2", "pytorch-fsdp2-bf16")
+    ]
+    assert sizes[1] == pytest.approx(sizes[0] * (1.0 if one.own_types else 0.5))
+    low, full = (one.moved_bytes(LAYER, like=like) * like for like in (0.5, 1.0))
+    assert (low > full / 2) if one.own_types and one.state_bytes(LAYER) > LAYER.total else (low >= full / 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "gib"),
+    [("llama-3.2-3b", "adam8bit", 6.08), ("llama-3-8b", "adam8bit", 15.19), ("llama-3.2-3b", "adamw", 11.97)],
+)
+def test_states_under_pure_bf16(model: str, name: str, gib: float) -> None:
+    """2 x 1 byte and two scales per 256 values, of 3.21 and 8.03 billion parameters (arXiv 2110.02861, section 2)."""
+    given = {
+        "model": model,
+        "framework": "pytorch-fsdp2-bf16",
+        "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
+        "training": {"optimizer": name, "sequence_length": 512},
+    }
+    assert Scenario.from_dict(given).run().memory.fullest.part("optimizer") / 2**30 == pytest.approx(gib, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", optimizer_names())
+def test_frameworks_names_are_names_too(name: str) -> None:
+    others = OPTIMIZERS.aliases()[name]
+    assert all(load_optimizer(other) == load_optimizer(name) for other in others)
+    assert all(OPTIMIZERS.written(other) == name for other in others)
+    assert not set(others) & set(optimizer_names())
+
+
+def test_no_two_optimizers_share_a_name() -> None:
+    every = [other for others in OPTIMIZERS.aliases().values() for other in others]
+    assert len(every) == len(set(every)) > 20
 
 
 def test_adam_moves_what_the_profile_says() -> None:

@@ -19,9 +19,9 @@ PACKAGE = Path(__file__).parents[1]
 Spec = str | Path | Mapping[str, Any]
 """How a thing is named: by its name in the catalogue, by the path of a file, or by the mapping itself."""
 SUFFIXES = (".yaml", ".yml", ".json")
-COMMON = ("name", "description", "source", "base")
-"""Keys that a file of any kind may have."""
-OWN = ("name", "description")
+COMMON = ("name", "description", "source", "base", "aliases")
+"""Keys that a file of any kind may have. ``aliases`` are other names under which it is found."""
+OWN = ("name", "description", "aliases")
 """Keys that nobody takes over from a base."""
 DEEP = 99
 
@@ -82,10 +82,20 @@ class Catalogue:
         own = self._place(spec, origin) if isinstance(spec, Mapping) else self._file(spec, origin.folder)
         return _merged(tuple(self._lineage(own, ())), self.depth)
 
+    def canonical(self, name: str) -> str:
+        """The name of the file that has *name* among its aliases; any other name as it is."""
+        if name in self.files:
+            return name
+        return next((file for file, others in self.aliases().items() if name in others), name)
+
+    def aliases(self) -> dict[str, tuple[str, ...]]:
+        """The other names under which each file is found."""
+        return {name: _aliases(read_file(path, shown=self._shown(path)).data) for name, path in self.files.items()}
+
     def written(self, spec: Spec, *, origin: Origin | None = None) -> str | dict[str, Any]:
         """*spec* as it can be read anywhere: a name of the catalogue, else all that the document says."""
-        if isinstance(spec, str) and spec in self.files:
-            return spec
+        if isinstance(spec, str) and self.canonical(spec) in self.files:
+            return self.canonical(spec)
         document = self.find(spec, origin=origin)
         data = {"name": document.name, **document.data}
         for key, catalogue in self.inner.items():
@@ -104,6 +114,8 @@ class Catalogue:
                 return candidate
         if path.stem in files and path.parent in (Path(), Path(self.folders[0].name)):
             return files[path.stem]
+        if (name := self.canonical(text)) in files:
+            return files[name]
         if _is_path(spec):
             near = nearest(path.stem, files)
             hint = f" Did you mean {near!r}?" if near else ""
@@ -211,6 +223,11 @@ def folder_beside(name: str) -> tuple[Path, ...]:
 
 def _about(data: Mapping[str, Any]) -> str:
     return " ".join(str(data.get("description") or data.get("name") or "").split())
+
+
+def _aliases(data: Mapping[str, Any]) -> tuple[str, ...]:
+    given = data.get("aliases")
+    return tuple(map(str, given)) if isinstance(given, list) else ()
 
 
 def _is_path(spec: str | Path) -> bool:

@@ -32,9 +32,10 @@ class Rule(NamedTuple):
 class Optimizer:
     """Rules for matrices of the layers, for tables (embeddings, head) and for vectors (norms, biases).
 
-    ``iterations`` is the number of Newton-Schulz steps on each whole matrix, which has to be gathered first with
-    ``gather_bytes`` per parameter if its state is cut. ``foreach_bytes`` are temporary, per parameter, where the step
-    runs as one kernel per operation over all tensors.
+    ``own_types``: states have types of their own, whatever the weights are in; else they are made like their parameters
+    and are smaller where 16-bit weights have no master copy. ``iterations`` is the number of Newton-Schulz steps on
+    each whole matrix, which has to be gathered first with ``gather_bytes`` per parameter if its state is cut.
+    ``foreach_bytes`` are temporary, per parameter, where the step runs as one kernel per operation over all tensors.
     """
 
     name: str
@@ -42,38 +43,45 @@ class Optimizer:
     matrices: Rule
     tables: Rule
     vectors: Rule
+    own_types: bool = False
     iterations: int = 0
     gather_bytes: float = 0.0
     foreach_bytes: float = 0.0
 
-    def state_bytes(self, held: Tensors) -> float:
-        """Bytes of the states of the tensors *held*.
+    def state_bytes(self, held: Tensors, *, like: float = 1.0) -> float:
+        """Bytes of the states of the tensors *held*, where numbers made like parameters are *like* times as long as in
+        fp32.
 
         >>> load_optimizer("adafactor").state_bytes(Tensors((Matrix(100, 50, 2),), (), 0))
         1200.0
+        >>> one = Tensors((Matrix(16, 16, 1),), (), 0)
+        >>> [load_optimizer(name).state_bytes(one, like=0.5) / one.total for name in ("adam", "adam8bit")]
+        [4.0, 2.03125]
         """
-        return (
+        return (1.0 if self.own_types else like) * (
             sum(self.matrices.states * m.elements + self.matrices.lines * _lines(m) for m in held.matrices)
             + sum(self.tables.states * m.elements + self.tables.lines * _lines(m) for m in held.tables)
             + self.vectors.states * held.vectors
         )
 
-    def moved_bytes(self, held: Tensors) -> float:
-        """Bytes that a step over the tensors *held* moves."""
+    def moved_bytes(self, held: Tensors, *, like: float = 1.0) -> float:
+        """Bytes that a step over the tensors *held* moves, over *like*: states of types of their own are read and
+        written in full where all else is shorter."""
+        own = 2.0 * (1.0 / like - 1.0) if self.own_types else 0.0
         return (
-            self.matrices.moved * _elements(held.matrices)
-            + self.tables.moved * _elements(held.tables)
-            + self.vectors.moved * held.vectors
+            (self.matrices.moved + own * self.matrices.states) * _elements(held.matrices)
+            + (self.tables.moved + own * self.tables.states) * _elements(held.tables)
+            + (self.vectors.moved + own * self.vectors.states) * held.vectors
         )
 
-    def traffic(self, held: Tensors) -> float:
-        """Memory traffic of a step over *held*, relative to Adam's.
+    def traffic(self, held: Tensors, *, like: float = 1.0) -> float:
+        """Memory traffic of a step over *held*, relative to Adam's, whose states are made like its parameters.
 
         >>> some = Tensors((Matrix(100, 50, 2),), (), 10)
         >>> load_optimizer("adamw").traffic(some), load_optimizer("sgd").traffic(some) < 0.5
         (1.0, True)
         """
-        return self.moved_bytes(held) / yardstick().moved_bytes(held) if held.total else 1.0
+        return self.moved_bytes(held, like=like) / yardstick().moved_bytes(held) if held.total else 1.0
 
 
 def _elements(matrices: Iterable[Matrix]) -> int:

@@ -15,7 +15,7 @@ from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm
 from trainsim.program.parts import Parts
-from trainsim.program.states import shapes
+from trainsim.program.states import shapes, state_length
 from trainsim.sharding.parameter_groups import Held, shared
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import within
@@ -34,7 +34,7 @@ def optimizer_step(parts: Parts, rank: int, sharding: ShardingPlan, *, stays: fl
     per_parameter = job.framework.kernels.optimizer_bytes_per_parameter
     for held, square in zip(_trained(parts, rank, sharding), _trained(parts, rank, sharding, tp=1), strict=True):
         tensors, shard = shapes(job, held.group), held.shards.optimizer
-        moved += per_parameter * optimizer.traffic(tensors) * held.group.total / shard * stays
+        moved += per_parameter * optimizer.traffic(tensors, like=state_length(job)) * held.group.total / shard * stays
         if optimizer.iterations and tensors.matrices:
             yield from _gathers(parts, held, optimizer.gather_bytes)
             yield from _orthogonal(parts, shapes(job, square.group), shard, optimizer.iterations)

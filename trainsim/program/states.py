@@ -131,12 +131,18 @@ def _optimizer(job: Job, group: ParameterGroup) -> float:
     """States of a group before they are shared, with master copies and resident copies of gradients."""
     layout, low, tensors = job.framework.memory.states, job.training.number_bytes, shapes(job, group)
     share = group.total / tensors.total if tensors.total else 0.0
-    nbytes = job.training.optimizer.state_bytes(tensors) * share
-    if layout.weights == "training" and low < FULL:
-        nbytes = nbytes + FULL * group.total if layout.master else nbytes * low / FULL
+    nbytes = job.training.optimizer.state_bytes(tensors, like=state_length(job)) * share
+    if layout.weights == "training" and layout.master and low < FULL:
+        nbytes += FULL * group.total
     if layout.gradient_cast == "resident" and gradient_bytes(job) < FULL:
         nbytes += FULL * group.total
     return nbytes
+
+
+def state_length(job: Job) -> float:
+    """How long a number is that an optimizer makes like its parameters, over one of fp32."""
+    layout = job.framework.memory.states
+    return job.training.number_bytes / FULL if layout.weights == "training" and not layout.master else 1.0
 
 
 def _step(job: Job, trained: Sequence[Held]) -> float:
@@ -147,5 +153,5 @@ def _step(job: Job, trained: Sequence[Held]) -> float:
         limit = sub_group(job) if any(shards.weights > 1 for _, shards in trained) else 0.0
         nbytes += FULL * (min(updated, limit) if limit else updated)
     if layout.foreach:
-        nbytes += job.training.optimizer.foreach_bytes * updated
+        nbytes += state_length(job) * job.training.optimizer.foreach_bytes * updated
     return nbytes

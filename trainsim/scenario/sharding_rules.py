@@ -119,7 +119,8 @@ def _offload(spec: ShardingSpec, job: Job) -> Iterator[Fault]:
         yield Fault(f"{OFFLOAD}.parameters", f"{name} keeps parameters on every GPU; {', '.join(able)} share them out")
     if offload.optimizer != "none" and job.training.optimizer.name not in HOST_OPTIMIZERS:
         known = " and ".join(HOST_OPTIMIZERS)
-        yield Fault("training.optimizer", f"not simulated yet on the host; {known} are, or offload.optimizer: none")
+        reason = f"nobody has a kernel for it on the host; {known} have one, or offload.optimizer: none"
+        yield Fault("training.optimizer", reason)
     if offload.optimizer != "none" and facts(job.pipeline.schedule).asynchronous:
         reason = f"not simulated yet with {job.pipeline.schedule}, which updates inside a step"
         yield Fault(f"{OFFLOAD}.optimizer", reason)
