@@ -61,7 +61,29 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         data["sharding"] |= {"reduce_bucket": 200_000_000, "overlap": draw(st.booleans())}
     if strategy in ("fsdp", "hsdp") and pp == 1 and draw(st.booleans()):
         data["sharding"]["reshard_after_forward"] = draw(st.booleans())
-    return Scenario.from_dict(data)
+    return Scenario.from_dict(with_options(draw, data, strategy))
+
+
+def with_options(draw: st.DrawFn, data: dict[str, Any], strategy: str) -> dict[str, Any]:
+    """*data* with some of what a few formats know."""
+    training, sharding, parallel = data["training"], data["sharding"], data["parallel"]
+    if data["model"] in ("mixtral-8x7b", "deepseek-v2-lite") and parallel["pp"] * parallel["cp"] == 1:
+        parallel |= {"ep": 2, "etp": draw(st.sampled_from([1, parallel["tp"]]))}
+        training["moe"] = {"dispatcher": draw(st.sampled_from(["alltoall", "allgather", "deepep"]))}
+    elif strategy in ("fsdp", "zero3") and parallel["pp"] == 1 and draw(st.booleans()):
+        where = draw(st.sampled_from([("cpu", "cpu"), ("cpu", "none")]))
+        sharding["offload"] = dict(zip(("optimizer", "parameters"), where, strict=True))
+    if strategy == "zero3":
+        sharding |= draw(st.sampled_from([{}, {"prefetch_bucket": 30_000_000, "persistence_threshold": 0}]))
+    if parallel["tp"] > 1 and draw(st.booleans()):
+        training["tp_overlap"] = draw(st.sampled_from(["none", "wgrad"]))
+    if training["precision"] == "fp8" and strategy == "fsdp" and data["framework"] == "torchtitan":
+        sharding |= draw(st.sampled_from([{}, {"gather_dtype": "fp8"}]))
+    if training["precision"] == "fp16":
+        training["loss_scaling"] = draw(st.sampled_from(["dynamic", "static"]))
+    if parallel["cp"] > 1:
+        parallel["context_parallel"] = draw(st.sampled_from(["ring", "all_gather"]))
+    return data
 
 
 def resolved(scenario: Scenario) -> dict[str, Any] | None:

@@ -182,8 +182,8 @@ def _overlap(writer: Writer) -> None:
     overlap, tp = writer.value("training.tp_overlap"), writer.value("parallel.tp")
     if tp > 1 and overlap == "userbuffers":
         writer.write("tp-comm-overlap", True, "training.tp_overlap")
-    elif tp > 1 and overlap not in ("wgrad", None):
-        writer.leave("training.tp_overlap", f"Megatron-LM has wgrad and userbuffers, not {overlap}")
+    elif tp > 1 and overlap != load_framework(writer.value("framework")).communication.tp_overlap:
+        writer.leave("training.tp_overlap", f"no argument says {overlap}; userbuffers there is one for")
     else:
         writer.say("training.tp_overlap", words="tp-comm-overlap, which is not there")
     if not writer.value("model.moe"):
