@@ -124,7 +124,11 @@ def _flights(reader: Reader, section: str) -> None:
     if ahead := reader.flag(f"{section}.forward_prefetch"):
         reader.say("sharding.forward_prefetch", ahead, f"{section}.forward_prefetch")
     prefetches = table("llm_foundry")["prefetches"]
-    if when := reader.word(f"{section}.backward_prefetch", prefetches):
+    when = reader.word(f"{section}.backward_prefetch", prefetches)
+    if when and reader.raw(f"{section}.sharding_strategy") in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2"):
+        words = "parameters stay gathered until their backward, so nothing is fetched ahead"
+        reader.ignore(f"{section}.backward_prefetch", words)
+    elif when:
         reader.say("sharding.backward_prefetch", prefetches[when], f"{section}.backward_prefetch")
     if reader.flag(f"{section}.cpu_offload"):
         both = {"optimizer": "cpu", "parameters": "cpu"}
