@@ -57,6 +57,8 @@ class HostProfile:
     blocking: bool  # launches are synchronous: host and GPU time add up
     launch_queue: int  # kernels of a stream that wait for the GPU before a launch does
     cuda_graph: bool
+    seconds_per_hook: Seconds  # per trained tensor and backward, where replicas share states
+    seconds_per_counted_tensor: Seconds  # per trained tensor that such a hook looks at, which is each of them
     recompute_seconds: Seconds  # saving and restoring the RNG state per recomputed layer
     step_seconds: Seconds  # data, logging, host synchronisation per step
 

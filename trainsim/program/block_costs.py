@@ -51,8 +51,10 @@ class Blocks:
         backward: int,
         split: bool = False,
         checkpoint: float = 0.0,
+        hooks: float = 0.0,
     ) -> Block:
-        """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches.
+        """Instructions of *operations*; *forward* and *backward* count the kernels that the host launches, and
+        *hooks* are its seconds for hooks of gradients.
 
         With *split* the backward pass comes in two halves as well, for schedules that take them apart. Full
         recomputation keeps *checkpoint* bytes.
@@ -60,12 +62,12 @@ class Blocks:
         again = [o for o in operations if o.again] if recompute == "selective" else []
         ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
         before: tuple[Piece, ...] = ()
-        launches = Launches(backward)
+        launches = Launches(backward, hooks)
         saved, peak = sum(o.saved for o in operations), _peak_backward(operations)
         kept = saved
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
-            launches = Launches(forward + backward, self.job.framework.host.recompute_seconds)
+            launches = Launches(forward + backward, self.job.framework.host.recompute_seconds + hooks)
             kept = checkpoint
         elif recompute == "selective":
             kept -= sum(o.dropped for o in operations)

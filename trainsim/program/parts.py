@@ -30,7 +30,7 @@ from trainsim.program.stages import Stage, recompute_modes, virtual_stages
 from trainsim.program.vocabulary import Vocabulary, spread
 from trainsim.schedules.lookup import facts, slices_of
 from trainsim.sharding import strategies
-from trainsim.sharding.launches import launches_of, shape_of
+from trainsim.sharding.launches import hook_seconds, launches_of, shape_of
 from trainsim.sharding.plan import ShardingPlan
 
 
@@ -222,6 +222,7 @@ def _layers(blocks: Blocks, stages: Sequence[Stage], shape: Shape, style: Style)
                     first_layer(operations) if lowest else operations,
                     recompute=recompute,
                     **launches_of(job, kind, shape, style),
+                    hooks=hook_seconds(job, kind),
                     split=split,
                     checkpoint=blocks.checkpoint(kind),
                 )

@@ -12,7 +12,10 @@ from trainsim.frameworks.fused import FUSED
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.layers import Shape, Style, layer_operations
 from trainsim.models.operations import launched
+from trainsim.models.tensors import layer_tensors
 from trainsim.schedules.lookup import slices_of
+from trainsim.sharding import strategies
+from trainsim.sharding.tensorwise import whole
 
 PLAIN: Mapping[str, Any] = {
     **dict.fromkeys(("lora", "moe", "mla", "attention_softcap", "window", "chunk")),
@@ -61,3 +64,14 @@ def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[s
         waits = job.framework.host.operations_routed
         out = {"forward": out["forward"] + waits, "backward": out["backward"] + 2 * waits}
     return out
+
+
+def hook_seconds(job: Job, kind: LayerKind) -> float:
+    """Seconds of the host in a backward of one layer for hooks of its gradients (DeepSpeed's, in Python): one per trained
+    tensor, which may look at all of this rank's."""
+    host, sharding = job.framework.host, strategies[job.sharding.strategy]
+    if not sharding.shares:
+        return 0.0
+    everywhere = len(whole(job).ready) / job.parallel.pp
+    here = 2 * len(kind.lora.targets) if kind.lora is not None else len(layer_tensors(kind, job.parallel.tp))
+    return here * (host.seconds_per_hook + everywhere * host.seconds_per_counted_tensor)
