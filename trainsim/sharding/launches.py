@@ -67,8 +67,8 @@ def launches_of(job: Job, kind: LayerKind, shape: Shape, style: Style) -> dict[s
 
 
 def hook_seconds(job: Job, kind: LayerKind) -> float:
-    """Seconds of the host in a backward of one layer for hooks of its gradients (DeepSpeed's, in Python): one per trained
-    tensor, which may look at all of this rank's."""
+    """Seconds of the host in a backward of one layer for hooks of its gradients (DeepSpeed's, in Python): one per
+    trained tensor, which may look at all of this rank's."""
     host, sharding = job.framework.host, strategies[job.sharding.strategy]
     if not sharding.shares:
         return 0.0
