@@ -1,9 +1,11 @@
 """What torchtitan's files say that is easily misread, each with the answer."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from trainsim.errors import ScenarioError
 from trainsim.importers.combining import Imported
@@ -143,3 +145,24 @@ def test_a_flavour_that_nobody_knows_leaves_the_model_open() -> None:
 def test_what_cannot_be_is_refused_with_file_line_and_key(text: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=rf"train.toml:\d+: .*{message}"):
         titan(text)
+
+
+def test_a_file_runs_once_the_machine_is_said(tmp_path) -> None:
+    from trainsim.cli.commands import app
+
+    path = tmp_path / "train.toml"
+    path.write_text(LLAMA + "[training]\nlocal_batch_size = 1\nseq_len = 2048\n[compile]\nenable = true")
+    machine = ["--set", "cluster.topology=dgx_h100", "--set", "cluster.nodes=1", "--set", "simulation.detail=block"]
+    result = CliRunner().invoke(app, ["run", str(path), *machine, "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["scenario"]["parallel"]["dp"] == 8
+    assert "assumed: training.optimizer = adamw: torchtitan's default" in result.stderr
+
+
+def test_training_in_16_bits_keeps_and_moves_half() -> None:
+    changes = {"cluster.topology": "dgx_h100", "cluster.nodes": 1}
+    usual, low = (titan(f"[training]\n{text}", changes).complete.resolve() for text in ("", 'dtype = "bfloat16"'))
+    moved = (job.framework.kernels.optimizer_bytes_per_parameter for job in (usual, low))
+    assert list(moved) == [28, 14]
+    assert low.framework.memory.states.weights == "training"

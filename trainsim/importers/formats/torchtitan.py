@@ -166,13 +166,22 @@ def _numbers(reader: Reader, degrees: Degrees) -> None:
     if reduce := reader.word(reduced, precisions):
         reader.say("training.gradient_dtype", precisions[reduce], reduced)
     if reader.word("training.dtype", precisions) == "bfloat16":
-        reader.say("framework.memory.states.weights", "training", "training.dtype")
-        reader.say("framework.memory.states.accumulation", "training", "training.dtype")
+        _in_16_bits(reader)
     alone = degrees.tp == degrees.pp == degrees.cp == 1 and degrees.shard == 1
     if alone and precision == "bf16":
         reader.assume("training.autocast", True, "torchtitan without FSDP, tp, pp and cp computes under torch.autocast")
     if precision in ("fp8", "mxfp8"):
         _float8(reader)
+
+
+def _in_16_bits(reader: Reader) -> None:
+    """Say that weights, gradients and states are kept in 16 bits, as the profile of such a training has it."""
+    from trainsim.frameworks import load_framework
+
+    moved = load_framework(table("torchtitan")["all_16_bits"]).kernels.optimizer_bytes_per_parameter
+    reader.say("framework.memory.states.weights", "training", "training.dtype")
+    reader.say("framework.memory.states.accumulation", "training", "training.dtype")
+    reader.say("framework.kernels.optimizer_bytes_per_parameter", moved, "training.dtype")
 
 
 def _old_float8(reader: Reader) -> list[str]:
