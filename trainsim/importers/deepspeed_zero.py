@@ -126,7 +126,9 @@ def _offload(reader: Reader, stage: int) -> None:
     if not device:
         return
     reader.say("sharding.offload.optimizer", device, key)
-    if ratio is not None:
+    if ratio is not None and ratio != 1.0 and stage < 3:
+        reader.warn(f"{section}.ratio", f"DeepSpeed refuses a part in stage {stage}: all of the optimizer is offloaded")
+    elif ratio is not None:
         _stage3(reader, stage, "sharding.offload.ratio", ratio, f"{section}.ratio")
     _drives(reader, section, device)
 

@@ -8,21 +8,13 @@ from trainsim.errors import TrainsimError
 from trainsim.importers.reader import Reader
 from trainsim.optimizers import load_optimizer
 
-SPELLINGS = {
-    "adamw": ("adamw_torch", "adamw_torch_fused", "adamw_apex_fused", "adamw_hf", "fusedadam"),
-    "adam8bit": ("adamw_bnb_8bit", "adamw_8bit", "adamw_torch_8bit"),
-}
-"""Optimizers of the catalogue under the names that transformers and DeepSpeed have for them, in small letters."""
-
 
 def say_optimizer(reader: Reader, key: str) -> None:
     """The scenario's optimizer is the one that the file's *key* names; one that nobody knows is told and left open."""
     name = reader.text(key)
     if not name:
         return
-    small = name.lower()
-    usual = next((ours for ours, names in SPELLINGS.items() if small in names), small)
-    for spelled in (name, small, usual):
+    for spelled in (name, name.lower()):
         try:
             known = load_optimizer(spelled).name
         except TrainsimError:

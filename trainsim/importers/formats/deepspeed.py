@@ -136,6 +136,11 @@ def _degrees(reader: Reader) -> None:
             reader.ignore(name, "0: not cut")
         else:
             reader.say("parallel.tp", size, name)
+    if (parallel := reader.flag("tensor_parallel.vocab_parallel_lm_head")) is not None:
+        reader.say("training.loss_parallel", parallel, "tensor_parallel.vocab_parallel_lm_head")
+    if reader.flag("expert_parallel.enabled"):
+        experts = reader.whole("expert_parallel.autoep_size")
+        reader.say("parallel.ep", experts, "expert_parallel.enabled", "expert_parallel.autoep_size")
     ranks = reader.whole("sequence_parallel_size")
     reader.say("parallel.cp", ranks, "sequence_parallel_size")
     if ranks and ranks > 1:
