@@ -9,6 +9,7 @@ import re
 from trainsim.importers.findings import Findings
 from trainsim.importers.formats.megatron_arguments import PATHS, SECTION, Argued, Arguments, of_mapping, of_script
 from trainsim.importers.formats.megatron_deepspeed import configuration
+from trainsim.importers.formats.megatron_framework import framework
 from trainsim.importers.formats.megatron_keys import KEYS
 from trainsim.importers.formats.megatron_model import model
 from trainsim.importers.formats.megatron_parallel import Degrees, check_groups, machine, parallel
@@ -33,8 +34,6 @@ MARKS = frozenset(
 )
 """Arguments by which Megatron-LM is recognised."""
 DATA = (".json", ".yaml", ".yml", ".toml")
-MULTIPLE = 128
-"""What Megatron-LM pads vocabularies to a multiple of, times tp."""
 DEEPSPEED = ("deepspeed", "deepspeed_config", "zero-stage", "deepspeed-activation-checkpointing", "pp-partition-method")
 SHOWING = (
     *("deepspeed", "use-mcore-models", "use-legacy-models", "transformer-impl", "DDP-impl"),
@@ -119,21 +118,7 @@ def _framework(args: Arguments, degrees: Degrees, *, deepspeed: bool) -> None:
     name, reason = _profile(args, deepspeed=deepspeed)
     for key in args.given(*SHOWING):
         args.use(key, f"framework = {name}")
-    multiple = _multiple(args, degrees)
-    if multiple is None or multiple == MULTIPLE:
-        args.assume("framework", name, reason)
-        return
-    args.assume("framework.base", name, reason)
-    args.say("framework.kernels.vocab_multiple", multiple, *args.given("make-vocab-size-divisible-by"), weak=True)
-
-
-def _multiple(args: Arguments, degrees: Degrees) -> int | None:
-    """What the vocabulary is padded to a multiple of; 1 where its size after padding is given and no multiple."""
-    multiple: int | None = args.count("make-vocab-size-divisible-by")
-    padded = args.count("padded-vocab-size") or args.count("pad-vocab-size-to")
-    if padded and padded % ((multiple or MULTIPLE) * degrees.tp):
-        return 1
-    return None if padded else multiple
+    framework(args, degrees, name, reason)
 
 
 def _profile(args: Arguments, *, deepspeed: bool) -> tuple[str, str]:

@@ -65,6 +65,8 @@ class Argued:
 class Arguments(Reader):
     """Typed access to arguments by their names without dashes; those of a section stand below it."""
 
+    whose = "Megatron-LM's default"
+
     def __init__(self, argued: Argued):
         self.argued = argued
         spelled = _spellings(argued)
@@ -108,7 +110,10 @@ class Arguments(Reader):
 
     def words(self, name: str) -> list[str]:
         """All words of an argument that may have several."""
-        value = self.raw(self._valued(name))
+        key = self._valued(name)
+        value = self.raw(key)
+        if isinstance(value, Mapping):
+            raise self.fail(key, "expected words or numbers, found a mapping")
         if isinstance(value, list):
             return [str(item) for item in value]
         return str(value).strip("[]").replace(",", " ").split() if value is not None else []

@@ -12,7 +12,6 @@ from trainsim.importers.arithmetic import NoSum, evaluate
 from trainsim.importers.formats.megatron_arguments import Arguments
 from trainsim.importers.tables import table, worded
 
-WHOSE = "Megatron-LM's default"
 FAMILIES = ("bloom", "deepseek", "mixtral", "llama", "nemotron", "gpt")
 
 
@@ -83,9 +82,9 @@ def _mlp(args: Arguments) -> bool:
     elif hidden is not None:
         rule = "int(4 hidden 2/3 / 64) x 64" if name == "swiglu" else "4 hidden"
         size = int((4 * hidden * 2 / 3) / 64) * 64 if name == "swiglu" else 4 * hidden
-        args.assume("model.ffn_hidden", size, f"{WHOSE}, {rule}")
+        args.assume("model.ffn_hidden", size, f"{args.whose}, {rule}")
     if not gated:
-        args.assume("model.gated_mlp", False, WHOSE)
+        args.assume("model.gated_mlp", False, args.whose)
     return gated
 
 
@@ -137,7 +136,7 @@ def _attention(args: Arguments, layers: int | None, *, latent: bool) -> None:
             if sources:
                 args.say(f"model.mla.{key}", size, sources[0])
             elif size is not None:
-                args.assume(f"model.mla.{key}", size, WHOSE)
+                args.assume(f"model.mla.{key}", size, args.whose)
     if args.name("softmax-type") not in (None, "vanilla"):
         args.say("model.attention_sinks", True, *args.given("softmax-type"))
     _window(args, layers)
@@ -177,7 +176,7 @@ def _experts(args: Arguments, layers: int | None) -> bool:
     if top:
         args.say("model.moe.top_k", top, *chosen)
     else:
-        args.assume("model.moe.top_k", 2, WHOSE)
+        args.assume("model.moe.top_k", 2, args.whose)
     width = args.count("moe-ffn-hidden-size")
     args.say("model.moe.expert_ffn_hidden", width, *args.given("moe-ffn-hidden-size"))
     shared = args.count("moe-shared-expert-intermediate-size")
@@ -268,7 +267,7 @@ def _vocabulary(args: Arguments) -> None:
 def _tokenizer(kind: str | None, names: Sequence[str]) -> tuple[str, int] | None:
     """A tokenizer that is known by a part of its name, or by its type; (what it is called, its words)."""
     known = table("megatron")
-    letters = " ".join(names).casefold()
+    letters = " ".join([*names, kind or ""]).casefold()
     for part, size in known["names"].items():
         if part in letters:
             return part, size
@@ -281,4 +280,4 @@ def _said_or_assumed(args: Arguments, key: str, value: Any, *names: str) -> None
     if sources:
         args.say(key, value, *sources)
     else:
-        args.assume(key, value, WHOSE)
+        args.assume(key, value, args.whose)

@@ -8,7 +8,6 @@ import re
 
 from trainsim.importers.formats.megatron_arguments import Arguments
 from trainsim.importers.formats.megatron_deepspeed import stage
-from trainsim.importers.formats.megatron_model import WHOSE
 from trainsim.importers.formats.megatron_parallel import Degrees
 from trainsim.importers.tables import table
 from trainsim.models.recompute_modules import recompute_modules
@@ -43,10 +42,10 @@ def _batches(args: Arguments) -> None:
         words = "the batch grows up to the global one: the steady step is simulated"
         args.use(args.key("step-batch-size-schedule"), words)
     args.say("training.global_batch", whole, *args.given("global-batch-size"))
-    if args.has(args.key("rampup-batch-size")):
+    if args.words("rampup-batch-size"):
         args.use(args.key("rampup-batch-size"), "the batch grows up to the global one: the steady step is simulated")
     if whole is None and not last and args.has(args.key("micro-batch-size")):
-        args.assume("training.gradient_accumulation", 1, f"{WHOSE}: one micro-batch per replica")
+        args.assume("training.gradient_accumulation", 1, f"{args.whose}: one micro-batch per replica")
 
 
 def _precision(args: Arguments) -> str:
@@ -63,7 +62,7 @@ def _precision(args: Arguments) -> str:
     elif args.given("fp16", "bf16") and low != "fp32":
         args.say("training.precision", low, *args.given(low))
     else:
-        args.assume("training.precision", "fp32", f"{WHOSE}: neither --bf16 nor --fp16 is there")
+        args.assume("training.precision", "fp32", f"{args.whose}: neither --bf16 nor --fp16 is there")
     for name in args.given("fp16", "bf16"):
         args.use(name, f"numbers of {low}")
     if low == "fp16" and args.amount("loss-scale"):
@@ -91,7 +90,7 @@ def _gradients(args: Arguments, low: str, *, deepspeed: bool) -> None:
     elif args.on("accumulate-allreduce-grads-in-fp32"):
         args.say("training.gradients", "fp32", *args.given("accumulate-allreduce-grads-in-fp32"))
     elif not deepspeed:
-        args.assume("training.gradients", "fp16" if low == "fp16" else "fp32", f"{WHOSE} with {low}")
+        args.assume("training.gradients", "fp16" if low == "fp16" else "fp32", f"{args.whose} with {low}")
 
 
 def _recompute(args: Arguments) -> None:
@@ -184,7 +183,7 @@ def _sharding(args: Arguments, low: str, *, deepspeed: bool) -> None:
         args.say("sharding.strategy", strategy, *args.given("use-distributed-optimizer"))
     else:
         strategy = "ddp"
-        args.assume("sharding.strategy", strategy, f"{WHOSE}: --use-distributed-optimizer is not there")
+        args.assume("sharding.strategy", strategy, f"{args.whose}: --use-distributed-optimizer is not there")
     for name in args.given("use-distributed-optimizer"):
         args.use(name, f"sharding.strategy = {strategy}")
     _overlaps(args, strategy)
@@ -204,7 +203,7 @@ def _overlaps(args: Arguments, strategy: str) -> None:
         elif args.on(name):
             args.say(f"sharding.{key}", True, *args.given(name))
         else:
-            args.assume(f"sharding.{key}", False, WHOSE)
+            args.assume(f"sharding.{key}", False, args.whose)
     instances = args.count("num-distributed-optimizer-instances")
     if instances and instances > 1:
         args.say("sharding.instances", instances, *args.given("num-distributed-optimizer-instances"))
@@ -255,7 +254,7 @@ def _routing(args: Arguments) -> None:
     elif kind:
         args.say("training.moe.dispatcher", kind.removesuffix("_seq"), *sources)
     elif args.given("expert-model-parallel-size"):
-        args.assume("training.moe.dispatcher", "allgather", WHOSE)
+        args.assume("training.moe.dispatcher", "allgather", args.whose)
     factor = args.amount("moe-expert-capacity-factor")
     args.say("training.moe.capacity_factor", factor or None, *args.given("moe-expert-capacity-factor"))
     if args.on("moe-pad-expert-input-to-capacity") and factor:
