@@ -126,6 +126,17 @@ def _nemo(args: Recipe) -> None:
         args.say("cluster.gpus", nodes * each, "trainer.num_nodes", "trainer.devices")
     elif each:
         args.use("trainer.devices", "GPUs of a node; how many nodes is left open: --set cluster.gpus=N")
+    _check_words(args)
+    degrees = _megatron(args, "nemo", "NeMo 1, whose YAML this is")
+    if degrees.tp > 1 and not args.on("tp-comm-overlap"):
+        args.say("training.tp_overlap", "wgrad", *args.given("tp-comm-overlap"), weak=True)
+    if args.has("model.use_flash_attention") and not args.on("use-flash-attn"):
+        args.say("training.attention", "eager", *args.given("use-flash-attn"))
+    _nemo_sharding(args)
+
+
+def _check_words(args: Recipe) -> None:
+    """Refuse values that nobody knows of keys that are compared with words."""
     for key, words in WORDS.items():
         args.word(key, words)
     for name in ("use-mcore-models", "cross-entropy-loss-fusion"):
@@ -133,11 +144,10 @@ def _nemo(args: Recipe) -> None:
     precision = args.peek("trainer.precision")
     if precision is not None and str(precision) not in PRECISIONS:
         raise args.fail("trainer.precision", f"{precision} is not known. Known: {', '.join(PRECISIONS)}.")
-    degrees = _megatron(args, "nemo", "NeMo 1, whose YAML this is")
-    if degrees.tp > 1 and not args.on("tp-comm-overlap"):
-        args.say("training.tp_overlap", "wgrad", *args.given("tp-comm-overlap"), weak=True)
-    if args.has("model.use_flash_attention") and not args.on("use-flash-attn"):
-        args.say("training.attention", "eager", *args.given("use-flash-attn"))
+
+
+def _nemo_sharding(args: Recipe) -> None:
+    """Say buckets of NeMo's own optimizer, and full sharding."""
     cap, name = args.number("model.optim.bucket_cap_mb"), args.peek("model.optim.name")
     if cap and name == "distributed_fused_adam":
         size = 2 if args.peek("model.optim.grad_sync_dtype") in ("bf16", "fp16") else 4
