@@ -4,9 +4,8 @@ Optimizers as other tools call them.
 
 from __future__ import annotations
 
-from trainsim.errors import TrainsimError
 from trainsim.importers.reader import Reader
-from trainsim.optimizers import load_optimizer
+from trainsim.optimizers import OPTIMIZERS
 
 
 def say_optimizer(reader: Reader, key: str) -> None:
@@ -14,11 +13,10 @@ def say_optimizer(reader: Reader, key: str) -> None:
     name = reader.text(key)
     if not name:
         return
-    for spelled in (name, name.lower()):
-        try:
-            known = load_optimizer(spelled).name
-        except TrainsimError:
-            continue
+    small = name.lower()
+    known = small if small in OPTIMIZERS.files else OPTIMIZERS.canonical(name)
+    known = known if known in OPTIMIZERS.files else OPTIMIZERS.canonical(small)
+    if known in OPTIMIZERS.files:
         reader.say("training.optimizer", known, key)
         return
     words = f"not modelled: what {name} keeps and moves; adam is taken, or say --set training.optimizer=NAME"
