@@ -39,7 +39,9 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     cluster = SimpleNamespace(
         ranks=trace.ranks,
         node=Node(devices=(("gpu", 8),), cables=()),
-        gpu=SimpleNamespace(name="test-gpu", memory=80e9, flops={"bf16": 312e12}, measured=True, kernels=kernels),
+        memory_per_gpu=80e9,
+        reserved_memory=0.0,
+        gpu=SimpleNamespace(name="test-gpu", memory=0.0, flops={"bf16": 312e12}, measured=True, kernels=kernels),
         node_of=lambda rank: np.asarray(rank) // 8,
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )

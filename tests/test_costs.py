@@ -238,7 +238,7 @@ def test_every_set_of_constants_knows_every_kind(name: str) -> None:
 
 def test_sizes_of_memory() -> None:
     assert load_gpu("a100-sxm4-80gb").memory == 80 * 2**30
-    assert load_gpu("h200-sxm5-141gb").memory == 141e9
+    assert load_gpu("h200-sxm5-141gb").memory == 141 * 2**30
 
 
 def test_unmeasured_gpus_say_so_and_scale_with_their_datasheet() -> None:

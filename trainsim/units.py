@@ -1,7 +1,7 @@
 """
 Quantities as people write them, read and printed at the border; inside there are only SI numbers.
 
-Plain numbers are SI already: bytes, bytes/s, seconds, FLOP/s. Prefixes k M G T P E are powers of 1000, Ki Mi
+Plain numbers are SI already: bytes, bytes/s, seconds, FLOP/s, watts. Prefixes k M G T P E are powers of 1000, Ki Mi
 Gi Ti Pi powers of 1024. In a bandwidth a small b is a bit and a capital B a byte: ``200Gbps`` is ``25GB/s``.
 """
 
@@ -46,6 +46,7 @@ _TIME = MappingProxyType(
     | {"ns": 1e-9, "ps": 1e-12, "min": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0}
 )
 _COUNT = MappingProxyType(_DECIMAL | _BINARY | {"m": 1e6, "B": 1e9, "b": 1e9, "t": 1e12})
+_POWER = MappingProxyType({"W": 1.0, "Watt": 1.0, "watt": 1.0, "watts": 1.0, "mW": 1e-3, "kW": 1e3, "MW": 1e6})
 _FLOPS = MappingProxyType(_table(_DECIMAL, "FLOP/s", "FLOPS", "FLOPs", "Flops", "flops", "FLOPs/s", "flop/s", "F"))
 
 
@@ -128,6 +129,15 @@ def parse_flops(value: Quantity) -> float:
     (312000000000000.0, 1000000000000000.0)
     """
     return _parse(value, "a rate of computation", _FLOPS, "312TFLOP/s, 312TFLOPS, 1PFLOP/s or plain FLOP/s")
+
+
+def parse_power(value: Quantity) -> float:
+    """Watts.
+
+    >>> parse_power("500W"), parse_power("0.7 kW"), parse_power(350)
+    (500.0, 700.0, 350.0)
+    """
+    return _parse(value, "a power", _POWER, "500W, 0.7kW or plain watts")
 
 
 def _format(value: float, scales: Sequence[tuple[float, str]]) -> str:
@@ -214,6 +224,14 @@ def format_flops(value: float) -> str:
     '149.1 TFLOP/s'
     """
     return _format(value, _descending(_SI, "FLOP/s"))
+
+
+def format_power(value: float) -> str:
+    """
+    >>> format_power(700.0), format_power(1200)
+    ('700 W', '1200 W')
+    """
+    return f"{value:g} W"
 
 
 def format_layout(stages: Iterable[int]) -> str:

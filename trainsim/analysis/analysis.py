@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -151,7 +151,8 @@ class Analysis:
     @cached_property
     def memory(self) -> MemoryUse:
         cluster = self.job.cluster
-        return memory(self.lanes, cluster.gpu.memory, stores(self.lanes, cluster, self.job.allocation))
+        use = memory(self.lanes, cluster.memory_per_gpu, stores(self.lanes, cluster, self.job.allocation))
+        return replace(use, reserved=cluster.reserved_memory, nominal=cluster.gpu.memory)
 
     @cached_property
     def rollout(self) -> RolloutUse | None:

@@ -24,6 +24,7 @@ NOT_COUNTED = (
     "workspaces of libraries beyond the framework's constant (cuBLAS, NCCL channels)",
     "memory of other processes on the GPU",
 )
+RESERVED = (*NOT_COUNTED[:-1], "memory of other processes beyond reserved_memory")
 """What a prediction leaves out; the measured peak is above the predicted one by that much."""
 
 
@@ -103,7 +104,11 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryUse:
-    """Memory of the whole job: the fullest rank must fit, and on the fullest node what is not on GPUs. Bytes."""
+    """Memory of the whole job: the fullest rank must fit, and on the fullest node what is not on GPUs. Bytes.
+
+    ``capacity`` is what the job can have of a GPU; others keep ``reserved`` of what programs see. ``nominal`` is what
+    the GPU is sold with, 0 where that does not matter.
+    """
 
     peak: float
     capacity: float
@@ -111,7 +116,18 @@ class MemoryUse:
     per_stage: tuple[StageMemory, ...]
     host: Store = NO_HOST
     nvme: Store = NO_DRIVES
-    not_counted: tuple[str, ...] = NOT_COUNTED
+    reserved: float = 0.0
+    nominal: float = 0.0
+
+    @property
+    def not_counted(self) -> tuple[str, ...]:
+        """What the prediction leaves out."""
+        return RESERVED if self.reserved else NOT_COUNTED
+
+    @property
+    def usable(self) -> float:
+        """What programs see of a GPU's memory."""
+        return self.capacity + self.reserved
 
     @property
     def fits(self) -> bool:
@@ -132,10 +148,17 @@ class MemoryUse:
         full = self.fullest
         gpu = (
             f"Does not fit: rank {full.rank} of stage {full.stage} needs {self.needed / GIGA:.1f} GiB of "
-            f"{self.capacity / GIGA:.1f} GiB; the largest part is {full.largest} "
+            f"{self.capacity / GIGA:.1f} GiB{self.room_words}; the largest part is {full.largest} "
             f"({full.part(full.largest) / GIGA:.1f} GiB)."
         )
         return tuple(filter(None, ("" if self.gpus_fit else gpu, self.host.complaint, self.nvme.complaint)))
+
+    @property
+    def room_words(self) -> str:
+        """What the capacity is a part of, in brackets; nothing where it is all."""
+        kept = f", others keep {self.reserved / GIGA:.1f}" if self.reserved else ""
+        seen = f", of which programs see {self.usable / GIGA:.1f}" if self.nominal else ""
+        return f" (the GPU has {self.nominal / GIGA:.1f}{seen}{kept})" if self.nominal else ""
 
     @property
     def fullest(self) -> StageMemory:

@@ -42,7 +42,7 @@ def _cost(work: Attention, gpu: GPU) -> Cost:
     constants = gpu.kernels.attention
     whole = _in_blocks(work, constants.query_block)
     waves = whole.batch * whole.heads * whole.queries / (constants.query_block * gpu.sms)
-    even = whole.flops / (gpu.half_peak * efficiency(whole, gpu) * constants.sustained)
+    even = whole.flops / (gpu.half_peak * efficiency(whole, gpu) * constants.sustained * gpu.clock)
     longest = even / waves * constants.block_alone[work.direction]
     if work.causal:
         longest *= whole.reach / (whole.keys * whole.share)  # the last block looks at all keys, the mean one at half

@@ -32,7 +32,7 @@ def gemm_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
     precision = work.precision or precision
     peak = product_peak(gpu, precision)
     waves, compute = _compute(work, constants, peak / gpu.sms, gpu.sms)
-    speed = constants.sustained * _layout(work, constants) * _alignment(work, constants)
+    speed = constants.sustained * gpu.clock * _layout(work, constants) * _alignment(work, constants)
     compute /= speed
     memory = _bytes(work, precision) / (gpu.memory_bandwidth * constants.memory_efficiency)
     seconds = constants.overhead + (compute**4 + memory**4) ** 0.25

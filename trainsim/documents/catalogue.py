@@ -5,7 +5,7 @@ Catalogues: a folder of data files of one kind, each found by its name, by a pat
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,12 @@ COMMON = ("name", "description", "source", "base", "aliases")
 OWN = ("name", "description", "aliases")
 """Keys that nobody takes over from a base."""
 DEEP = 99
+Data = Mapping[str, Any]
+
+
+def as_it_is(base: Data, over: Data) -> Data:
+    """All of a base holds, whatever is laid over it."""
+    return base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +46,16 @@ class Catalogue:
     """The data files of one *kind* in the first of the ``folders`` that has some.
 
     A document may name a ``base``, or several of which the last one has the say, and say only what differs: mappings
-    inside mappings are merged down to ``depth``. ``inner`` are the keys that name things of other catalogues;
-    ``switches`` lay a document of their own between a base and what is said over it, where they differ from the base.
+    inside mappings are merged down to ``depth``. ``holds`` says what of a base still holds under a document that is
+    laid over it. ``inner`` are the keys that name things of other catalogues; ``switches`` lay a document of their own
+    between a base and what is said over it, where they differ from the base.
     """
 
     kind: str
     plural: str
     folders: tuple[Path, ...]
     depth: int = DEEP
+    holds: Callable[[Data, Data], Data] = as_it_is
     inner: Mapping[str, Catalogue] = field(default_factory=dict)
     switches: Mapping[str, Switch] = field(default_factory=dict)
     error: type[TrainsimError] = InvalidData
@@ -80,7 +88,7 @@ class Catalogue:
             document = Document("", {}, origin, self.error)
             raise document.fail((), f"{shorten(spec)} is no {self.kind}: it wants a name, a path or a mapping")
         own = self._place(spec, origin) if isinstance(spec, Mapping) else self._file(spec, origin.folder)
-        return _merged(tuple(self._lineage(own, ())), self.depth)
+        return self._merged(tuple(self._lineage(own, ())))
 
     def canonical(self, name: str) -> str:
         """The name of the file that has *name* among its aliases; any other name as it is."""
@@ -165,6 +173,17 @@ class Catalogue:
                 path = switch.documents[0 if value else 1]
                 yield read_file(path, shown=f"{path.parent.name}/{path.name}")
 
+    def _merged(self, lineage: tuple[Document, ...]) -> Document:
+        """The last document on top of those before it."""
+        own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
+        if len(lineage) == 1 and "base" not in data:
+            return own  # itself, which knows its content once it was asked for
+        for document in lineage[1:]:
+            inherited = {key: value for key, value in data.items() if key not in OWN}
+            data = merged(self.holds(inherited, document.data), document.data, self.depth)
+            origin = replace(document.origin, below=origin)
+        return replace(own, data={key: value for key, value in data.items() if key != "base"}, origin=origin)
+
     def _shown(self, path: Path) -> str:
         return f"{path.parent.name}/{path.name}" if path.parent in self.folders else str(path)
 
@@ -181,17 +200,6 @@ def _files(folder: Path, names: tuple[str, ...]) -> Mapping[str, Path]:
     """The data files of a folder by what they are called, in order; a listing is looked at often and seldom new."""
     files = (folder / name for name in names if name.endswith(".yaml"))
     return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
-
-
-def _merged(lineage: tuple[Document, ...], depth: int) -> Document:
-    """The last document on top of those before it."""
-    own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
-    if len(lineage) == 1 and "base" not in data:
-        return own  # itself, which knows its content once it was asked for
-    for document in lineage[1:]:
-        data = merged({key: value for key, value in data.items() if key not in OWN}, document.data, depth)
-        origin = replace(document.origin, below=origin)
-    return replace(own, data={key: value for key, value in data.items() if key != "base"}, origin=origin)
 
 
 def merged(base: Any, over: Any, depth: int = DEEP) -> Any:

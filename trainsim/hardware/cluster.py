@@ -9,7 +9,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Cluster:
     """Nodes of GPUs and the links between them; rank r is GPU ``r % gpus_per_node`` of node ``r // gpus_per_node``.
 
     Every direction of a link is a resource with a number; all arrays over links are in that order. Bandwidths in
-    bytes/s.
+    bytes/s. ``reserved_memory`` are the bytes of each GPU that others keep.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Cluster:
     fabric: Fabric
     nvls: bool
     constant_values: tuple[tuple[str, float], ...]
+    reserved_memory: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.nodes} x {self.gpus_per_node} {self.gpu.name}>"
@@ -75,6 +76,15 @@ class Cluster:
     def gpus(self) -> int:
         """The same as `ranks`."""
         return self.ranks
+
+    @property
+    def memory_per_gpu(self) -> float:
+        """Bytes that a job can have of each GPU: what programs see of its memory, less what others keep.
+
+        >>> load_topology("dgx_h100", reserved_memory="50%").memory_per_gpu / 2**30
+        39.6
+        """
+        return self.gpu.usable_memory - self.reserved_memory
 
     @property
     def has_network(self) -> bool:
@@ -295,17 +305,8 @@ MOST_LOADED = 64
 
 
 def _cluster(read: Topology) -> Cluster:
-    return Cluster(
-        name=read.name,
-        description=read.description,
-        source=read.source,
-        gpu=read.gpu,
-        nodes=read.nodes,
-        node=read.node,
-        fabric=read.fabric,
-        nvls=read.nvls,
-        constant_values=read.constants,
-    )
+    same = {f.name: getattr(read, f.name) for f in fields(Topology) if f.name != "constants"}
+    return Cluster(**same, constant_values=read.constants)
 
 
 __all__ = ["Cluster", "build_cluster", "load_topology", "topology_names"]

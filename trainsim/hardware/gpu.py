@@ -9,31 +9,62 @@ from functools import lru_cache
 from typing import Annotated
 
 from trainsim.documents.building import SOME, Bounds, build, keys_of
-from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
+from trainsim.documents.catalogue import COMMON, Catalogue, Data, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
 from trainsim.errors import InvalidPlan, TrainsimError
+from trainsim.hardware.boards import clock_under, least_power, usable_share
 from trainsim.hardware.kernel_constants import KERNELS, KernelConstants, load_kernels
-from trainsim.units import parse_bandwidth, parse_bytes, parse_flops
+from trainsim.units import format_power, parse_bandwidth, parse_bytes, parse_flops, parse_power
 
-GPUS = Catalogue(kind="GPU", plural="GPUs", folders=folder_in("hardware", "gpus"), inner={"kernels": KERNELS})
+FOLLOW = {"memory": "usable_memory", "tdp": "power"}
+"""What a base says of the second no longer holds where the first is another."""
+
+
+def _holds(base: Data, over: Data) -> Data:
+    gone = {follower for leader, follower in FOLLOW.items() if leader in over}
+    return {key: value for key, value in base.items() if key not in gone}
+
+
+GPUS = Catalogue(
+    kind="GPU", plural="GPUs", folders=folder_in("hardware", "gpus"), holds=_holds, inner={"kernels": KERNELS}
+)
+
+
+MOST_BYTES, MOST_WATTS = 1e18, 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPU:
     """What one GPU can do. ``measured`` says whether its kernel constants come from this very model of GPU;
-    otherwise they are its nearest relative's, scaled by the datasheet."""
+    otherwise they are its nearest relative's, scaled by the datasheet.
+
+    ``usable_memory`` is what programs see of ``memory``: the total that PyTorch reports. ``power`` is the limit on the
+    board's power, at most ``tdp``; both are 0 where nobody says.
+    """
 
     name: str
     flops: dict[str, Annotated[float, parse_flops, SOME]] = field(hash=False)  # dense peak by precision, FLOP/s
     memory: Annotated[float, parse_bytes, SOME]  # bytes
+    usable_memory: Annotated[float, parse_bytes, SOME]  # bytes
     memory_bandwidth: Annotated[float, parse_bandwidth, SOME]  # bytes/s
     sms: Annotated[int, Bounds(1)]
     nvlink_bandwidth: Annotated[float, parse_bandwidth]  # bytes/s per direction; 0: none
     source: str = field(hash=False)
     kernels: KernelConstants = field(hash=False, repr=False)
     measured: bool = False
+    tdp: Annotated[float, parse_power] = 0.0  # W
+    power: Annotated[float, parse_power] = 0.0  # W
+
+    @property
+    def clock(self) -> float:
+        """The clock of long matrix work under the power limit, over that without one.
+
+        >>> load_gpu("h100-sxm5-80gb").clock, load_gpu({"base": "h100-sxm5-80gb", "power": "350W"}).clock
+        (1.0, 0.7211247851537042)
+        """
+        return clock_under(self.power / self.tdp) if self.power < self.tdp else 1.0
 
     def peak(self, precision: str) -> float:
         """Dense peak, FLOP/s. Raises InvalidPlan for a precision that the GPU does not have.
@@ -80,10 +111,33 @@ def _kernels_of(document: Document) -> KernelConstants:
 @lru_cache(maxsize=64)
 def _gpu(document: Document, kernels: KernelConstants) -> GPU:
     section = DocumentPart.open(document, (), document.data, dict.fromkeys([*keys_of(GPU), *COMMON]))
-    gpu = build(GPU, section, name=document.name, source=section.text("source", ""), kernels=kernels)
+    given = {"usable_memory": _usable_memory(section), "power": _power(section), "kernels": kernels}
+    gpu = build(GPU, section, name=document.name, source=section.text("source", ""), **given)
     if not {"bf16", "fp16"} & set(gpu.flops):
         raise section.fail("flops", "needs the peak of bf16 or fp16 at least")
     return gpu
+
+
+def _usable_memory(section: DocumentPart) -> float:
+    """What programs see of the memory, as written or the usual part of it."""
+    memory = section.quantity("memory", parse_bytes, low=1.0, high=MOST_BYTES)
+    return section.quantity("usable_memory", parse_bytes, memory * usable_share(), low=1.0, high=memory)
+
+
+def _power(section: DocumentPart) -> float:
+    """The limit on the board's power, as written or the TDP."""
+    tdp = section.quantity("tdp", parse_power, 0.0, low=0.0, high=MOST_WATTS)
+    power = section.quantity("power", parse_power, tdp, low=0.0, high=MOST_WATTS)
+    if "power" not in section.data:
+        return power
+    if not tdp:
+        raise section.fail("power", "a limit needs the board's own power to compare it with: give tdp as well")
+    least = round(tdp * least_power(), 3)
+    if not least <= power <= tdp:
+        what = "above the board's TDP" if power > tdp else f"below {format_power(least)}, the lowest that is simulated"
+        way = f"a limit is from {format_power(least)} to {format_power(tdp)}; leave it out for none"
+        raise section.fail("power", f"{format_power(power)} is {what}: {way}")
+    return power
 
 
 def gpu_names() -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainsim.documents.catalogue import Catalogue, Spec, folder_beside
-from trainsim.documents.document import Document, read_text
+from trainsim.documents.document import Document, read_text, value_of
 from trainsim.documents.origin import Key, Origin
-from trainsim.documents.part import DocumentPart
+from trainsim.documents.part import DocumentPart, between, number, scalar
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.constants import (
     collective_defaults,
@@ -27,10 +27,10 @@ from trainsim.hardware.node import Node
 from trainsim.hardware.node_reader import read_node
 from trainsim.hardware.routing import node_routes
 from trainsim.hardware.storage_reader import read_storage
-from trainsim.units import parse_bandwidth, parse_time
+from trainsim.units import format_bytes, parse_bandwidth, parse_bytes, parse_time
 
-KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "node",
-        "hosts", "nvme", "fabric", "collectives")  # fmt: skip
+KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "reserved_memory",
+        "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
                "reachable", "latency")  # fmt: skip
 OVERRIDES: Mapping[str, Key] = {
@@ -47,6 +47,7 @@ OVERRIDES: Mapping[str, Key] = {
     "pod_oversubscription": ("fabric", "pod_oversubscription"),
     "network_reachable": ("fabric", "reachable"),
     "nvls": ("nvls",),
+    "reserved_memory": ("reserved_memory",),
     "collectives": ("collectives",),
     "hosts": ("hosts",),
     "nvme": ("nvme",),
@@ -76,6 +77,7 @@ class Topology:
     node: Node
     fabric: Fabric
     nvls: bool
+    reserved_memory: float
     constants: tuple[tuple[str, float], ...]
 
 
@@ -146,6 +148,7 @@ def read_topology(document: Document, changes: Changes) -> Topology:
         node=node,
         fabric=fabric,
         nvls=top.flag("nvls", False),
+        reserved_memory=_reserved(top, gpu),
         constants=_constants(top),
     )
 
@@ -202,6 +205,22 @@ def _with_nvlink(top: DocumentPart, node: Node) -> Node:
     factor = wanted / node.nvlink_bandwidth
     cables = (replace(c, bandwidth=c.bandwidth * factor) if c.family == "nvlink" else c for c in node.cables)
     return replace(node, cables=tuple(cables))
+
+
+def _reserved(top: DocumentPart, gpu: GPU) -> float:
+    """Bytes of each GPU that others keep: written as bytes or as a share of what programs see."""
+
+    def read(value: object) -> float:
+        text = value.strip() if isinstance(value, str) else ""
+        if not text.endswith("%"):
+            return parse_bytes(scalar(value))
+        return between(number(value_of(text[:-1])), 0.0, 100.0, text) / 100.0 * gpu.usable_memory
+
+    kept = top.value("reserved_memory", 0.0, read)
+    if kept >= gpu.usable_memory:
+        usable = format_bytes(gpu.usable_memory)
+        raise top.fail("reserved_memory", f"{format_bytes(kept)} leaves nothing of {usable} of a {gpu.name}; keep less")
+    return kept
 
 
 def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:

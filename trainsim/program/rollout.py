@@ -141,11 +141,12 @@ def _memory(inference: Inference, budget: float, samples: int) -> tuple[EngineMe
 
 def _budget(parts: Parts, rollout: Rollout, programs: Sequence[Program]) -> float:
     """Bytes that an engine may take of a GPU: a part of it, or of the usual part what training does not hold."""
-    capacity = parts.job.cluster.gpu.memory
+    cluster = parts.job.cluster
+    capacity, kept = cluster.gpu.usable_memory, rollout.kept_memory + cluster.reserved_memory
     if rollout.gpu_memory_utilization is not None:
         return rollout.gpu_memory_utilization * capacity - rollout.kept_memory
     held = 0.0 if rollout.separate else max(program.memory.total for program in programs)
-    return USUAL_UTILIZATION * capacity - held - rollout.kept_memory
+    return USUAL_UTILIZATION * capacity - held - kept
 
 
 def _no_room(rollout: Rollout, memory: EngineMemory, budget: float) -> str:

@@ -33,19 +33,22 @@ HEAD, TITLE, FOOT = 0.4, 0.32, 0.85
 """Inches: the title, what stands above each panel, the time axis and the legend."""
 PASSES, GAP = 0.11, 0.03
 """Inches: the strip of passes under each panel, and the space above it."""
+KEPT = "#d5d5d5"
+"""What others keep of the memory."""
 TALLEST, TALL, LOW = 13.0, 2.6, 0.72
 """Inches: all panels together; the highest and the lowest panel."""
 
 
 class Scale(NamedTuple):
     """What all panels have in common: ``top`` is the highest level (bytes), ``height`` that of a panel (inches),
-    ``columns`` the number of moments."""
+    ``columns`` the number of moments, ``reserved`` what others keep above the capacity (bytes)."""
 
     window: Panel
     top: float
     capacity: float
     height: float
     columns: int
+    reserved: float = 0.0
 
     @property
     def shows_capacity(self) -> bool:
@@ -63,6 +66,7 @@ def memory_chart(result: Result, window: tuple[float, float] | None = None) -> F
     part = _window(result, window)
     height = float(np.clip(TALLEST / len(stages) - TITLE - PASSES - GAP, LOW, TALL))
     scale = Scale(part, top_of(use), use.capacity, height, COLUMNS if len(stages) <= FEW else COLUMNS // 2)
+    scale = scale._replace(reserved=use.reserved)
     total = HEAD + len(stages) * (TITLE + height + GAP + PASSES) + FOOT
     figure = new_figure(figsize=(WIDTH, total), dpi=DPI, facecolor="white")
     bottom, kinds = total - HEAD, set[str]()
@@ -129,6 +133,8 @@ def _capacity(axes: Axes, held: Stairs, scale: Scale) -> None:
     if not scale.shows_capacity:
         return
     axes.axhline(full, color=CRITICAL, linewidth=1.2, zorder=7)
+    if scale.reserved:
+        axes.axhspan(full, full + scale.reserved / GIB, facecolor=KEPT, edgecolor="none", zorder=1)
     if (top > full).any():
         edge = next(edges(held))
         look = {"facecolor": "none", "edgecolor": CRITICAL, "hatch": "////", "zorder": 4}
@@ -185,6 +191,8 @@ def _legend(figure: Figure, stages: Sequence[StageMemory], kinds: set[str], scal
     first.append(Line2D([], [], color="#111111", marker="v", linewidth=0, label="peak"))
     name = f"capacity, {format_bytes(scale.capacity)}" + ("" if scale.shows_capacity else " (above the picture)")
     first.append(Line2D([], [], color=CRITICAL, linewidth=1.2, label=name))
+    if scale.reserved:
+        first.append(Patch(facecolor=KEPT, label=f"kept by others, {format_bytes(scale.reserved)}"))
     order = [kind for kind in LOOKS if kind in kinds]
     second = [
         Patch(facecolor=LOOKS[kind].fill, edgecolor="#999999", linewidth=0.4, label=LOOKS[kind].title) for kind in order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainsim.analysis.memory import CATEGORIES, at_peak
-from trainsim.report.sections.memory_per_stage import not_counted, verdict_blocks
+from trainsim.report.sections.memory_per_stage import not_counted, room_blocks, verdict_blocks
 from trainsim.report.serial import memory_dict
 from trainsim.report.style import GIB
 from trainsim.tables.blocks import Section
@@ -27,7 +27,7 @@ def memory_sections(result: Result) -> list[Section]:
     """Whether it fits, two tables with a row per stage, and what is not counted."""
     use = result.memory
     return [
-        Section(result.name, tuple(verdict_blocks(use))),
+        Section(result.name, (*verdict_blocks(use), *room_blocks(use))),
         Section("What each stage holds at its peak", (_parts(result),), "fullest rank of the stage, in GiB"),
         Section("When it peaks", (_moments(result), not_counted(use))),
     ]

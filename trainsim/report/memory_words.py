@@ -29,6 +29,13 @@ def verdict(use: MemoryUse) -> str:
     return f"{state}: peak {format_bytes(use.peak)} of {format_bytes(use.capacity)}{least} on rank {use.peak_rank}"
 
 
+def room(use: MemoryUse) -> str:
+    """Where the capacity comes from: the memory of the GPU, what programs see of it, what others keep."""
+    parts = [f"a GPU has {format_bytes(use.nominal)}, of which programs see {format_bytes(use.usable)}"]
+    parts += [f"others keep {format_bytes(use.reserved)} of that (reserved_memory)"] * (use.reserved > 0)
+    return "; ".join(parts) if use.nominal else ""
+
+
 def verdicts(use: MemoryUse) -> tuple[str, ...]:
     """Of the GPUs, and of hosts and drives if they hold anything."""
     beside = (
@@ -49,5 +56,6 @@ def short_verdict(use: MemoryUse) -> str:
 
 
 def top_of(use: MemoryUse) -> float:
-    """The upper end of a picture, bytes: the capacity is in it unless little of it is used."""
-    return max(use.peak, use.capacity if use.peak > CLOSE * use.capacity else 0.0) * 1.06
+    """The upper end of a picture, bytes: the capacity is in it unless little of it is used, and above it what others
+    keep."""
+    return max(use.peak, use.usable if use.peak > CLOSE * use.capacity else 0.0) * 1.06

@@ -63,6 +63,8 @@ def memory_dict(result: Result) -> dict[str, Any]:
         "peak_bytes": use.peak,
         "needed_bytes": use.needed,
         "capacity_bytes": use.capacity,
+        "reserved_bytes": use.reserved,
+        "gpu_bytes": use.nominal,
         "fits": use.fits,
         "peak_rank": use.peak_rank,
         "host": _store(use.host),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.memory import CATEGORIES, StageMemory
-from trainsim.report.memory_words import verdicts
+from trainsim.report.memory_words import room, verdicts
 from trainsim.report.sections import PAGE, TERMINAL, section
 from trainsim.report.style import MEMORY
 from trainsim.tables.blocks import Block, Legend, LegendKey, Paragraph, Section
@@ -40,12 +40,18 @@ def memory_per_stage(result: Result) -> Section:
         rows=tuple(_row(use, stage) for stage in use.per_stage),
         extremes="peak",
     )
-    return Section("Memory", (*verdict_blocks(use), table, legend(use), not_counted(use)), "fullest rank of each stage")
+    blocks = (*verdict_blocks(use), *room_blocks(use), table, legend(use), not_counted(use))
+    return Section("Memory", blocks, "fullest rank of each stage")
 
 
 def verdict_blocks(use: MemoryUse) -> list[Block]:
     """Whether GPUs, hosts and drives have room."""
     return [Paragraph(words, "" if words.startswith("fits") else "bad") for words in verdicts(use)]
+
+
+def room_blocks(use: MemoryUse) -> list[Block]:
+    """Where the capacity comes from."""
+    return [Paragraph(words, "quiet") for words in [room(use)] if words]
 
 
 def not_counted(use: MemoryUse) -> Paragraph:
