@@ -180,7 +180,7 @@ def test_list_without_a_kind_names_the_kinds(capsys: pytest.CaptureFixture[str])
 
 SHOWN = {
     "gpu": ("gpus", 3), "framework": ("frameworks", 3), "optimizer": ("optimizers", 7), "model": ("models", 3),
-    "scenario": ("scenarios", 3), "schedule": ("schedules", 40),
+    "scenario": ("scenarios", 3), "schedule": ("schedules", 40), "network": ("networks", 9), "kernels": ("kernels", 3),
 }  # fmt: skip
 """What can be shown -> the kind that lists it, and of how many names it is tried."""
 
@@ -212,6 +212,29 @@ def test_a_long_schedule_shows_both_its_ends(capsys: pytest.CaptureFixture[str])
     assert len(charts) == 8
     assert charts[0].strip().startswith("0 F0F1")
     assert charts[0].strip().endswith("B31-")
+
+
+OWN = {  # what can be shown -> what a file of one's own is based on, what it changes, and what must be shown of both
+    "gpu": ("h100-sxm5-80gb", "memory: 95GiB", ("95GiB", "tdp", "3350GB/s", "ours, October")),
+    "framework": ("torchtitan", "host: {step_seconds: 5ms}", ("5ms", "products", "ours, October")),
+    "optimizer": ("adam", "foreach_bytes: 12", ("12", "matrices", "ours, October")),
+    "model": ("llama-3-8b", "layers: 8", ("8", "14336")),
+    "topology": ("dgx_h100", "fabric: {nodes_per_leaf: 16}", ("nvlink4", "ours, October")),
+    "network": ("efa", "network_hop: 30us", ("30us", "1.9e-05", "ours, October")),
+    "kernels": ("hopper", "gemm: {sustained: 0.8}", ("0.8", "flash3", "ours, October")),
+}
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_a_file_on_top_of_another_is_shown_whole(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base, change, words = OWN[what]
+    Path("mine.yaml").write_text(f"base: {base}\nsource: ours, October\n{change}\n")
+    assert status("show", what, "mine.yaml") == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in words)
 
 
 def test_a_gpu_without_measured_kernels_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +270,7 @@ def test_a_refused_sweep_leaves_no_empty_table(small: str) -> None:
     assert not Path("table.csv").exists()
 
 
-@pytest.mark.parametrize("kind", ["topology", "model", "gpu", "framework", "optimizer"])
+@pytest.mark.parametrize("kind", ["topology", "model", "gpu", "framework", "optimizer", "network", "kernels"])
 def test_show_refuses_a_file_that_is_no_such_thing(kind: str, small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("show", kind, small) == 2
     printed = capsys.readouterr()

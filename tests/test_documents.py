@@ -295,7 +295,7 @@ def test_bytes_are_a_number_or_what_people_write(quantity: str | float) -> None:
 
 def test_a_topology_takes_by_keyword_what_a_scenario_takes() -> None:
     changes: dict[str, Any] = {
-        "gpu": {"base": "l40s", "memory": "96GB"},
+        "gpu": {"base": "a100-sxm4-40gb", "memory": "96GB"},
         "nic_bandwidth": "50Gbps",
         "oversubscription": 2,
     }

@@ -157,7 +157,7 @@ def test_less_power_is_never_quicker_and_memory_bound_work_does_not_care() -> No
 def test_eight_h100_of_500_watts_train_as_torchtitan_measured() -> None:
     """pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md: 6,667 tokens/s per GPU; without the limit and the
     slower memory the same step is a fifth too fast."""
-    as_there = Scenario.load("fsdp_llama").replace({"cluster.gpu": "h100-sxm5-96gb-500w"}).run()
+    as_there = Scenario.load("fsdp_llama").replace({"cluster.gpu": "h100-hbm2e-96gb-500w"}).run()
     assert as_there.throughput.tokens_per_s_per_gpu == pytest.approx(6667, rel=0.03)
     assert Scenario.load("fsdp_llama").run().throughput.tokens_per_s_per_gpu > 1.18 * 6667
 
@@ -179,8 +179,8 @@ def test_wrong_limits_are_refused_with_the_way_out(gpu: dict[str, Any], told: st
 
 
 def test_another_board_does_not_keep_the_limit_of_the_first() -> None:
-    assert load_gpu("h100-sxm5-96gb-500w").power == 500
-    assert load_gpu({"base": "h100-sxm5-96gb-500w", "tdp": "600W"}).power == 600
+    assert load_gpu("h100-hbm2e-96gb-500w").power == 500
+    assert load_gpu({"base": "h100-hbm2e-96gb-500w", "tdp": "600W"}).power == 600
     assert 700 * least_power() == pytest.approx(196)
 
 

@@ -30,7 +30,7 @@ from trainsim.schedules.csv_files import write_schedule
 PLAIN: dict[str, Any] = {
     "framework": "neutral",
     "model": {"family": "gpt", "layers": 4, "hidden": 512, "heads": 8, "vocab": 50000},
-    "cluster": {"topology": "dgx_h100", "nodes": 1, "gpu": "h100-sxm5-80gb"},
+    "cluster": {"topology": "dgx_h100", "nodes": 1, "gpu": "h100-sxm5-80gb", "collectives": "infiniband"},
     "parallel": {"tp": 2, "pp": 2},
     "training": {"optimizer": "adam", "micro_batch": 1, "global_batch": 8},
 }
@@ -38,6 +38,7 @@ OTHER = {  # a name for each field, what differs in a mapping on top of it, and 
     "framework": ("nemo", {"host": {"step_seconds": "7ms"}}, lambda job: job.framework.host.step_seconds == 0.007),
     "cluster.topology": ("dgx_a100", {"nvls": True}, lambda job: job.cluster.nvls),
     "cluster.gpu": ("a100-sxm4-80gb", {"memory": "96GB"}, lambda job: job.cluster.gpu.memory == 96e9),
+    "cluster.collectives": ("efa", {"ring_step": "3us"}, lambda job: job.cluster.constants["ring_step"] == 3e-6),
     "training.optimizer": ("adamw", {"foreach_bytes": 12}, lambda job: job.training.optimizer.foreach_bytes == 12),
     "model": ("gpt2", {"vocab": 4096}, lambda job: job.model.vocab == 4096),
 }
@@ -126,6 +127,7 @@ def test_an_edited_schedule_is_read_anew(tmp_path: Path) -> None:
         ("framework.host.step_seconds", "5ms", "framework"),
         ("cluster.topology.nvls", False, "cluster.topology"),
         ("cluster.gpu.memory_bandwidth", "4TB/s", "cluster.gpu"),
+        ("cluster.collectives.message_latency", "50us", "cluster.collectives"),
         ("training.optimizer.foreach_bytes", 3, "training.optimizer"),
     ],
 )
@@ -172,19 +174,21 @@ def test_what_has_an_effect_is_not_told() -> None:
     assert "without effect" not in str(Scenario.from_dict(PLAIN).replace(changes).resolved["derived"])
 
 
-def test_links_that_are_not_those_of_the_gpu_are_told() -> None:
-    h800 = plain(cluster__gpu="h800-sxm5-80gb", training__micro_batch=4, training__global_batch=16)
-    note = h800.resolved["derived"]["cluster.gpu"]
-    assert "its own NVLink has 200 GB/s" in note
-    assert "450 GB/s" in note
-    way = re.search(r"nvlink_bandwidth: (\S+) changes", note)
-    assert way
-    mended = h800.replace({"cluster.nvlink_bandwidth": way[1]})
-    assert "cluster.gpu" not in mended.resolved["derived"]
-    assert mended.resolve().cluster.nvlink_bandwidth == 200e9
-    assert mended.run().step_time > h800.run().step_time
-    assert "cluster.gpu" not in plain().resolved["derived"]
-    assert "has no NVLink of its own" in plain(cluster__gpu="l40s").resolved["derived"]["cluster.gpu"]
+def test_another_gpu_brings_its_own_nvlinks_and_that_is_told() -> None:
+    sizes = {"training__micro_batch": 4, "training__global_batch": 16}
+    h100, h800 = plain(**sizes), plain(cluster__gpu="h800-sxm5-80gb", **sizes)
+    note = h800.resolved["derived"]["cluster.nvlink_bandwidth"]
+    assert note == "200 GB/s  (the NVLink of h800-sxm5-80gb, where h100-sxm5-80gb has 450 GB/s)"
+    assert h800.resolve().cluster.nvlink_bandwidth == 200e9
+    assert h800.run().step_time > 1.01 * h100.run().step_time
+    written = h800.replace({"cluster.nvlink_bandwidth": "450GB/s"})
+    assert written.resolve().cluster.nvlink_bandwidth == 450e9
+    assert not {"cluster.gpu", "cluster.nvlink_bandwidth"} & set(written.resolved["derived"])
+    assert not {"cluster.gpu", "cluster.nvlink_bandwidth"} & set(h100.resolved["derived"])
+    back = Scenario.from_dict(h800.resolved)
+    assert back.resolve() == h800.resolve()
+    unused = plain(cluster__topology="pcie_box", cluster__gpu="a100-pcie-80gb")
+    assert "joins GPUs by PCIe" in unused.resolved["derived"]["cluster.gpu"]
     with pytest.raises(TrainsimError, match="has no NVLinks"):
         load_topology("pcie_box", nvlink_bandwidth="100GB/s")
 

@@ -161,7 +161,8 @@ def test_one_key_of_a_mapping_of_the_topology_can_be_set() -> None:
     assert small.node.host == replace(before.node.host, memory=64e9)
     for path, words in (
         ("cluster.hosts.memry", "'memory'"),
-        ("cluster.gpus.memory", "hosts"),
+        ("cluster.gpus.memory", "a single value"),
+        ("cluster.hostz.memory", "hosts"),
         ("cluster.gpu.memory", "say first what cluster.gpu is"),
     ):
         with pytest.raises(ScenarioError, match=words):

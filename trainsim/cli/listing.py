@@ -22,6 +22,12 @@ KINDS = {  # where the things of each kind are, and what they are
     "topologies": ("trainsim.hardware.topology", "TOPOLOGIES", "machines: nodes, links and networks"),
     "schedules": ("trainsim.schedules", "schedules", "pipeline schedules"),
     "collectives": ("trainsim.collectives", "algorithms", "algorithms of collectives"),
+    "networks": (
+        "trainsim.hardware.collective_constants",
+        "COLLECTIVE_CONSTANTS",
+        "what collectives cost on a kind of network",
+    ),
+    "kernels": ("trainsim.hardware.kernel_constants", "KERNELS", "how well an architecture runs kernels"),
     "strategies": ("trainsim.sharding", "strategies", "how replicas share model states"),
     "frameworks": ("trainsim.frameworks", "FRAMEWORKS", "what the training software does"),
     "optimizers": ("trainsim.optimizers", "OPTIMIZERS", "optimizers and their states"),

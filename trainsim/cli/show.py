@@ -82,6 +82,24 @@ def show_optimizer(name: Named) -> None:
     _render(OPTIMIZERS, name)
 
 
+@show.command("network")
+def show_network(name: Named) -> None:
+    """What collectives cost on a kind of network."""
+    from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives
+
+    load_collectives(name)
+    _render(COLLECTIVE_CONSTANTS, name)
+
+
+@show.command("kernels")
+def show_kernels(name: Named) -> None:
+    """How well an architecture runs kernels."""
+    from trainsim.hardware.kernel_constants import KERNELS, load_kernels
+
+    load_kernels(name)
+    _render(KERNELS, name)
+
+
 @show.command("scenario")
 def show_scenario(scenario: Names, changes: Sets = []) -> None:  # noqa: B006
     """The resolved scenario, and what was derived from what."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainsim.hardware.constants import collective_defaults, collective_unit
 from trainsim.hardware.fabric import FABRICS
 from trainsim.hardware.node import kind_of
-from trainsim.units import format_bandwidth, format_bytes, format_flops, format_time
+from trainsim.units import format_bandwidth, format_bytes, format_flops, format_number_of, format_time
 
 if TYPE_CHECKING:
     from trainsim.hardware.cluster import Cluster
@@ -45,8 +45,10 @@ def _gpus(cluster: Cluster) -> str:
     gpu = cluster.gpu
     nodes = f"{cluster.nodes} nodes x {cluster.gpus_per_node} GPUs = " if cluster.nodes > 1 else ""
     peak = format_flops(gpu.half_peak)
-    memory = f"{format_bytes(gpu.memory)} at {format_bandwidth(gpu.memory_bandwidth)}"
-    return f"{nodes}{cluster.ranks} GPUs, {gpu.name} ({peak} in 16 bits, {memory})"
+    kept = f", others keep {format_bytes(cluster.reserved_memory)}" if cluster.reserved_memory else ""
+    seen = f"{format_bytes(gpu.usable_memory)} of {format_bytes(gpu.memory)} usable{kept}"
+    memory = f"{seen}, at {format_bandwidth(gpu.memory_bandwidth)}"
+    return f"{nodes}{format_number_of(cluster.ranks, 'GPU')}, {gpu.name} ({peak} in 16 bits; {memory})"
 
 
 def _cables(cluster: Cluster) -> Iterable[tuple[str, ...]]:
@@ -105,4 +107,5 @@ def _collectives(cluster: Cluster) -> list[str]:
         if value != collective_defaults()[name]
     ]
     multicast = "with switch multicast (NVLS)" if cluster.nvls else "without switch multicast"
-    return [f"Collectives: {multicast}" + (f"; own constants: {', '.join(own)}" if own else "")]
+    text = f"Collectives: {multicast}" + (f"; own constants: {', '.join(own)}" if own else "")
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")

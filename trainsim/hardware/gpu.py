@@ -51,6 +51,7 @@ class GPU:
     memory_bandwidth: Annotated[float, parse_bandwidth, SOME]  # bytes/s
     sms: Annotated[int, Bounds(1)]
     nvlink_bandwidth: Annotated[float, parse_bandwidth]  # bytes/s per direction; 0: none
+    nvls: bool = True  # it lets a switch that can multicast and add up do so (Hopper and later)
     source: str = field(hash=False)
     kernels: KernelConstants = field(hash=False, repr=False)
     measured: bool = False

@@ -6,28 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
-from trainsim.documents.catalogue import Catalogue, Spec, folder_beside
+from trainsim.documents.catalogue import COMMON, Catalogue, Data, Spec, folder_beside
 from trainsim.documents.document import Document, read_text, value_of
 from trainsim.documents.origin import Key, Origin
 from trainsim.documents.part import DocumentPart, between, number, scalar
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
-from trainsim.hardware.constants import (
-    collective_defaults,
-    collective_least,
-    collective_unit,
-    limits,
-    link_kinds,
-    switch_latency,
-)
+from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives, read_constant
+from trainsim.hardware.constants import collective_defaults, limits, link_kinds, switch_latency
 from trainsim.hardware.fabric import FABRICS, Fabric, no_fabric
 from trainsim.hardware.gpu import GPU, GPUS, load_gpu
 from trainsim.hardware.node import Node
 from trainsim.hardware.node_reader import read_node
+from trainsim.hardware.nvlinks import OWN, with_nvlink
 from trainsim.hardware.routing import node_routes
 from trainsim.hardware.storage_reader import read_storage
-from trainsim.units import format_bytes, parse_bandwidth, parse_bytes, parse_time
+from trainsim.units import format_bytes, parse_bytes, parse_time
 
 KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "reserved_memory",
         "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
@@ -55,11 +50,21 @@ OVERRIDES: Mapping[str, Key] = {
 MERGED = ("collectives", "hosts", "nvme")
 """Overrides that change some keys of a mapping and leave the others."""
 MOST_NODES = 1 << 20
+
+
+def _holds(base: Data, over: Data) -> Data:
+    """Another GPU brings its own NVLinks, unless cables come with it."""
+    node = over.get("node")
+    cabled = isinstance(node, Mapping) and "links" in node
+    return {**base, "nvlink_bandwidth": OWN} if "gpu" in over and not cabled else base
+
+
 TOPOLOGIES = Catalogue(
     kind="topology",
     plural="topologies",
     folders=folder_beside("topologies"),
-    inner={"gpu": GPUS},
+    holds=_holds,
+    inner={"gpu": GPUS, "collectives": COLLECTIVE_CONSTANTS},
     error=InvalidTopology,
     needs="a topology needs at least gpu, gpus_per_node and node",
 )
@@ -91,6 +96,10 @@ class Changes:
     def place(self, name: str) -> str:
         """What to put before a message about the value called *name*."""
         return self.places.get(name, f"override {name}")
+
+    def without(self, name: str) -> Changes:
+        """The others."""
+        return replace(self, values={key: value for key, value in self.values.items() if key != name})
 
     @property
     def paths(self) -> dict[Key, str]:
@@ -133,7 +142,9 @@ def read_topology(document: Document, changes: Changes) -> Topology:
     top = opened(document, changes)
     gpu = gpu_of(top)
     node_count = top.integer("nodes", 1, high=MOST_NODES)
-    node = read_storage(top, _with_nvlink(top, read_node(top, written=written)))
+    node = read_node(top, written=written)
+    whole = node if written is None else read_node(replace(top, data={**top.data, "gpus_per_node": written}))
+    node = read_storage(top, with_nvlink(top, node, gpu, whole))
     fabric = _fabric(top, node, node_count)
     try:
         node_routes(node, fabric.kind != "none")
@@ -147,7 +158,7 @@ def read_topology(document: Document, changes: Changes) -> Topology:
         nodes=node_count,
         node=node,
         fabric=fabric,
-        nvls=top.flag("nvls", False),
+        nvls=top.flag("nvls", False) and gpu.nvls,
         reserved_memory=_reserved(top, gpu),
         constants=_constants(top),
     )
@@ -176,7 +187,9 @@ def gpu_of(top: DocumentPart) -> GPU:
 
 def _changed(document: Document, changes: Changes) -> Document:
     """*document* with the changes in their places."""
-    data: dict[str, Any] = dict(document.data)
+    data: dict[str, Any] = _with_constants(document)
+    if "gpu" in changes.values:
+        data["nvlink_bandwidth"] = OWN
     for name, value in changes.values.items():
         if name not in OVERRIDES:
             raise UnknownName("override of a topology", str(name), OVERRIDES)
@@ -192,19 +205,6 @@ def _changed(document: Document, changes: Changes) -> Document:
         spot[last] = {**spot[last], **value} if merge else value
     elsewhere = {**document.origin.elsewhere, **changes.paths}
     return replace(document, data=data, origin=replace(document.origin, elsewhere=elsewhere))
-
-
-def _with_nvlink(top: DocumentPart, node: Node) -> Node:
-    """*node* with its NVLinks scaled so that those of a GPU have ``nvlink_bandwidth`` together."""
-    if "nvlink_bandwidth" not in top.data:
-        return node
-    low, high = limits("bandwidth")
-    wanted = top.quantity("nvlink_bandwidth", parse_bandwidth, low=low, high=high)
-    if not node.nvlink_bandwidth:
-        raise top.fail("nvlink_bandwidth", "gpu0 of this topology has no NVLinks to change")
-    factor = wanted / node.nvlink_bandwidth
-    cables = (replace(c, bandwidth=c.bandwidth * factor) if c.family == "nvlink" else c for c in node.cables)
-    return replace(node, cables=tuple(cables))
 
 
 def _reserved(top: DocumentPart, gpu: GPU) -> float:
@@ -263,14 +263,25 @@ def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:
     )
 
 
+def _with_constants(document: Document) -> dict[str, Any]:
+    """What *document* says, with the constants of collectives that it names in place of their name."""
+    given, data = document.data.get("collectives"), dict(document.data)
+    if is_named(given):
+        by_name = isinstance(given, str)
+        origin = Origin(folder=document.origin.folder) if by_name else document.origin.part(("collectives",))
+        try:
+            data["collectives"] = dict(load_collectives(given, origin=origin))
+        except TrainsimError as error:
+            raise document.fail(("collectives",), str(error)) if by_name else error from None
+    return data
+
+
+def is_named(constants: object) -> TypeGuard[str | Mapping[str, Any]]:
+    """Whether constants of collectives are a name, a path, or stand on a ``base``; else they are a few of them."""
+    return isinstance(constants, str) or (isinstance(constants, Mapping) and "base" in constants)
+
+
 def _constants(top: DocumentPart) -> tuple[tuple[str, float], ...]:
     """The collective constants, with this topology's own in place of the defaults."""
-    defaults = collective_defaults()
-    section = top.section("collectives", defaults)
-
-    def read(name: str) -> float:
-        if collective_unit(name) == "s":
-            return section.quantity(name, parse_time, defaults[name], low=0.0, high=1.0)
-        return section.number(name, defaults[name], low=collective_least(name), high=1000.0)
-
-    return tuple((name, read(name)) for name in defaults)
+    section = top.section("collectives", [*COMMON, *collective_defaults()])
+    return tuple((name, read_constant(section, name)) for name in collective_defaults())

@@ -188,6 +188,30 @@ def slices(*, sequence_length: int, slices: int, tp: int = 1) -> Fault | None:
     return Fault("pipeline.group", f"{message}; {offer(works, slices, 'group')}")
 
 
+def node_count(*, gpus: int, each: int, nodes: int | None, fixed: bool) -> Fault | None:
+    """GPUs in all are whole nodes of *each*, or a part of one; *fixed*: the scenario says how many a node has.
+
+    >>> print(node_count(gpus=20, each=8, nodes=None, fixed=False).message)
+    20 GPUs are no whole nodes of 8; 16 or 24 would be, or another gpus_per_node
+    >>> print(node_count(gpus=16, each=8, nodes=4, fixed=False).message)
+    16 GPUs are 2 nodes of 8, and cluster.nodes says 4; leave one of them out, or gpus=32
+    >>> node_count(gpus=4, each=8, nodes=None, fixed=False)
+    """
+    whole = gpus // each
+    if gpus < each and not fixed and nodes in (None, 1):
+        return None
+    if gpus % each:
+        offered = f"{whole * each} or {(whole + 1) * each}" if whole else f"{each}"
+        other = "leave gpus_per_node out for a part of a node" if fixed and gpus < each else "or another gpus_per_node"
+        if not whole and nodes:
+            other = "or leave nodes out for a part of one node"
+        return Fault("cluster.gpus", f"{gpus} GPUs are no whole nodes of {each}; {offered} would be, {other}")
+    if nodes not in (None, whole):
+        message = f"{gpus} GPUs are {whole} node{'s' * (whole > 1)} of {each}, and cluster.nodes says {nodes}"
+        return Fault("cluster.gpus", f"{message}; leave one of them out, or gpus={nodes * each}")
+    return None
+
+
 def recomputed_layers(*, layers: int | None, layout: tuple[int, ...]) -> Fault | None:
     """No more layers of a virtual stage are recomputed than it has."""
     if layers is None or layers <= max(layout):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,25 @@ from trainsim.documents.origin import Origin, key_of
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, nearest
 from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
 from trainsim.hardware.cluster import Cluster, build_cluster
+from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives
 from trainsim.hardware.gpu import GPUS, load_gpu
-from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology
+from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology, is_named
 from trainsim.models.known import MODELS
 from trainsim.models.reading import load_model, transformer
 from trainsim.models.transformer import Transformer
 from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
-from trainsim.scenario.checks import Fault
+from trainsim.scenario.checks import Fault, node_count
 from trainsim.scenario.context import Context
 from trainsim.scenario.schema import ScenarioSpec
 from trainsim.schedules.lookup import is_file, order_in
 from trainsim.units import format_bandwidth
 
 MOST_RANKS = 1 << 21
-SAME_RATE = 0.01
-"""Bandwidths that differ by less are written differently and mean the same."""
 NAMED: Mapping[str, Catalogue] = {
     "framework": FRAMEWORKS,
     "cluster.topology": TOPOLOGIES,
     "cluster.gpu": GPUS,
+    "cluster.collectives": COLLECTIVE_CONSTANTS,
     "training.optimizer": OPTIMIZERS,
 }
 """Fields that are a name, a path or a mapping with a ``base``."""
@@ -65,20 +66,20 @@ def find_model(context: Context) -> Transformer:
 def find_cluster(context: Context) -> Cluster:
     """The topology of the scenario with its number of nodes and overrides. Raises ScenarioError."""
     spec = context.spec.cluster
-    changes = _changes(context)
     with context.at("cluster.topology"):
         document = find_topology(spec.topology, origin=context.origin.part(("cluster", "topology")))
+    changes = _with_gpus(context, _changes(context), document.data.get("gpus_per_node"))
     try:
         cluster = build_cluster(document, changes)
     except TrainsimError as error:
         raise ScenarioError(context.placed("cluster.topology", str(error), *changes.places.values())) from None
-    if spec.nodes is None:
+    if "nodes" not in changes.values:
         context.derived("cluster.nodes", cluster.nodes, f"as topology {cluster.name} says")
     if cluster.ranks > MOST_RANKS:
         fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs are more than {MOST_RANKS}, the most that is simulated")
         context.require(fault, ScenarioError)
-    if "gpu" in changes.values:
-        _note_nvlink(context, cluster)
+    if "gpu" in changes.values and "nvlink_bandwidth" not in changes.values:
+        _note_nvlink(context, cluster, build_cluster(document, changes.without("gpu")))
     return cluster
 
 
@@ -113,9 +114,31 @@ def _changes(context: Context) -> Changes:
     if "gpu" in values:
         with context.at("cluster.gpu"):
             values["gpu"] = load_gpu(_spec(values["gpu"]), origin=context.origin.part(("cluster", "gpu")))
+    if is_named(constants := values.get("collectives")):
+        with context.at("cluster.collectives"):
+            origin = context.origin.part(("cluster", "collectives"))
+            values["collectives"] = dict(load_collectives(constants, origin=origin))
     if spec.nodes is not None:
         values["nodes"] = spec.nodes
     return Changes(values=values, places={key: context.shown(f"cluster.{key}") for key in values})
+
+
+def _with_gpus(context: Context, changes: Changes, places: object) -> Changes:
+    """*changes* with the nodes that ``cluster.gpus`` are, of a topology with *places* for GPUs in a node."""
+    gpus, values = context.spec.cluster.gpus, dict(changes.values)
+    each = values.get("gpus_per_node", places)
+    if gpus is None or isinstance(each, bool) or not isinstance(each, int) or each < 1:  # the latter is told elsewhere
+        return changes
+    context.require(node_count(gpus=gpus, each=each, nodes=context.spec.cluster.nodes, fixed="gpus_per_node" in values))
+    if gpus < each:
+        values |= {"gpus_per_node": gpus, "nodes": 1}
+        context.derived("cluster.gpus_per_node", gpus, f"{gpus} of the {each} GPUs of a node")
+    else:
+        values["nodes"] = gpus // each
+        context.derived("cluster.nodes", gpus // each, f"{gpus} GPUs / {each} in a node")
+    shown = context.shown("cluster.gpus")
+    places_of = {key: changes.places.get(key, shown) for key in values}
+    return replace(changes, values=values, places=places_of)
 
 
 def _spec(value: object) -> Spec:
@@ -124,18 +147,15 @@ def _spec(value: object) -> Spec:
     raise ScenarioError("wants a name, a path or a mapping with a base")
 
 
-def _note_nvlink(context: Context, cluster: Cluster) -> None:
-    """A note where the links of the topology are not those of the GPU that the scenario puts into it."""
-    rate, own = cluster.nvlink_bandwidth, cluster.gpu.nvlink_bandwidth
-    if not rate or abs(own / rate - 1) < SAME_RATE:
-        return
-    links = f"the links are those of {cluster.name}, {format_bandwidth(rate)} per GPU and direction"
-    if own:
-        way = f"nvlink_bandwidth: {format_bandwidth(own).replace(' ', '')} changes them"
-        reason = f"its own NVLink has {format_bandwidth(own)}; {links}; {way}"
-    else:
-        reason = f"it has no NVLink of its own; {links}"
-    context.derived("cluster.gpu", cluster.gpu.name, reason)
+def _note_nvlink(context: Context, cluster: Cluster, usual: Cluster) -> None:
+    """A note where the GPU that the scenario puts in the place of the topology's brings links of its own."""
+    rate, before, own = cluster.nvlink_bandwidth, usual.nvlink_bandwidth, cluster.gpu.nvlink_bandwidth
+    if rate != before:
+        reason = f"the NVLink of {cluster.gpu.name}, where {usual.gpu.name} has {format_bandwidth(before)}"
+        context.derived("cluster.nvlink_bandwidth", format_bandwidth(rate), reason)
+    elif own and not before and cluster.gpus_per_node > 1:
+        reason = f"{cluster.name} joins GPUs by PCIe: the NVLink of {cluster.gpu.name} is not used"
+        context.derived("cluster.gpu", cluster.gpu.name, reason)
 
 
 def written_names(spec: ScenarioSpec, origin: Origin) -> dict[str, Any]:
@@ -146,9 +166,10 @@ def written_names(spec: ScenarioSpec, origin: Origin) -> dict[str, Any]:
 
 def _given(spec: ScenarioSpec, key: str) -> Any:
     """The value of a field of NAMED, as it was given."""
-    if key == "cluster.gpu":
-        return (spec.cluster.model_extra or {}).get("gpu")
     section, _, name = key.rpartition(".")
+    if section == "cluster" and name in OVERRIDES:
+        value = (spec.cluster.model_extra or {}).get(name)
+        return value if name == "gpu" or is_named(value) else None
     return getattr(getattr(spec, section) if section else spec, name)
 
 

@@ -52,13 +52,14 @@ Named = Annotated[
 
 
 class ClusterSpec(ScenarioSection):
-    """A topology, how many nodes of it, and on which of them the job runs; every other key overrides a field of the
-    topology file."""
+    """A topology, how many nodes of it or how many GPUs in all, and on which nodes the job runs; every other key
+    overrides a field of the topology file."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     topology: Named
     nodes: Degree | None = None
+    gpus: Degree | None = None
     on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(as_tuple)] = None
 
 

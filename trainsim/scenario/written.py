@@ -11,6 +11,7 @@ from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
 from trainsim.scenario.gradients import gradient_dtype
 from trainsim.scenario.named import written_names
+from trainsim.scenario.schema import ClusterSpec
 from trainsim.scenario.sharding_section import ShardingSpec
 
 
@@ -25,11 +26,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "name": job.name,
         "framework": names["framework"],
         "model": job.model.to_dict(),
-        "cluster": {
-            **spec.cluster.model_dump(exclude_none=True),
-            **_within("cluster", names),
-            "nodes": job.cluster.nodes,
-        },
+        "cluster": {**_cluster(spec.cluster, job), **_within("cluster", names)},
         "parallel": _section(spec.parallel, job.parallel),
         "pipeline": _section(spec.pipeline, job.pipeline),
         "sharding": _sharding(spec.sharding, job),
@@ -39,6 +36,13 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "simulation": _section(spec.simulation, job),
         "derived": dict(context.notes),
     }
+
+
+def _cluster(spec: ClusterSpec, job: Job) -> dict[str, Any]:
+    """The machine with its nodes; GPUs in all are written as nodes and the GPUs of each."""
+    values = spec.model_dump(exclude_none=True, exclude={"gpus"})
+    part = {} if spec.gpus is None else {"gpus_per_node": job.cluster.gpus_per_node}
+    return {**values, **part, "nodes": job.cluster.nodes}
 
 
 def _section(spec: BaseModel, resolved: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from trainsim.contracts.job import Job
 from trainsim.scenario.context import Context
@@ -19,7 +20,8 @@ def more_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
     if scenario.spec.cluster.on_nodes:  # which others are free is not known
         return
     twice = 2 * job.cluster.nodes
-    values = {"cluster.nodes": twice, **keeping_batch(scenario, job, ranks=2 * job.parallel.ranks)}
+    size = _size(scenario, twice, job.cluster.gpus_per_node)
+    values = {**size, **keeping_batch(scenario, job, ranks=2 * job.parallel.ranks)}
     yield Change(kind="gpus", title=f"{twice} nodes", values=values)
 
 
@@ -29,13 +31,21 @@ def whole_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
     places = _places(scenario)
     if places > job.cluster.gpus_per_node:
         ranks = job.parallel.ranks // job.cluster.gpus_per_node * places
-        values = {"cluster.gpus_per_node": places, **keeping_batch(scenario, job, ranks=ranks)}
+        size = {"cluster.gpus_per_node": places, **_size(scenario, job.cluster.nodes, places)}
+        values = {**size, **keeping_batch(scenario, job, ranks=ranks)}
         yield Change(kind="gpus", title=f"all {places} GPUs of a node", values=values)
+
+
+def _size(scenario: Scenario, nodes: int, gpus_per_node: int) -> dict[str, Any]:
+    """So many nodes, also where the scenario says how many GPUs there are in all."""
+    if scenario.spec.cluster.gpus is None:
+        return {"cluster.nodes": nodes}
+    return {"cluster.gpus": None, "cluster.gpus_per_node": gpus_per_node, "cluster.nodes": nodes}
 
 
 def _places(scenario: Scenario) -> int:
     """GPUs of a node as the topology file says."""
     data = scenario.to_dict()
-    bare = {key: value for key, value in data["cluster"].items() if key != "gpus_per_node"}
+    bare = {key: value for key, value in data["cluster"].items() if key not in ("gpus_per_node", "gpus")}
     same = Scenario({**data, "cluster": bare}, scenario.origin)
     return find_cluster(Context(spec=same.spec, data=same.data, origin=same.origin)).gpus_per_node
