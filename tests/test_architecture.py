@@ -15,6 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [  # strict: a package imports from those before it and from itself, so that there can be no cycle
     "errors",
     "units",
+    "plugins",
     "registry",
     "garbage",
     "documents",

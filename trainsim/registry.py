@@ -1,7 +1,8 @@
 """
 Registries: one per idea that has several implementations.
 
-A plugin is one file in the idea's package; the file's decorator registers it and nothing else has to be edited.
+A plugin is one file in the idea's package; the file's decorator registers it and nothing else has to be edited. Modules
+of other installed packages can register things too (``trainsim.plugins``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
-from trainsim.errors import UnknownName
+from trainsim.errors import TrainsimError, UnknownName
+from trainsim.plugins import import_modules
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def __init__(self, kind: str, package: str | None = None):
         self.kind = kind
         self._package = package
+        self._discovered = False
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
 
@@ -57,10 +60,16 @@ class Registry(Mapping[str, T], Generic[T]):
         return registered
 
     def _discover(self) -> dict[str, T]:
-        if self._package:
-            package, self._package = import_module(self._package), None
-            for module in iter_modules(package.__path__):
-                import_module(f"{package.__name__}.{module.name}")
+        if not self._discovered:
+            self._discovered = True
+            package = import_module(self._package) if self._package else None
+            for module in iter_modules(package.__path__) if package else ():
+                import_module(f"{self._package}.{module.name}")
+            try:
+                import_modules()
+            except TrainsimError:
+                self._discovered = False  # who asks again is told again
+                raise
         return self._items
 
     def __getitem__(self, name: str) -> T:

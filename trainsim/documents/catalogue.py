@@ -14,6 +14,7 @@ from typing import Any
 from trainsim.documents.document import Document, read_file
 from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidData, TrainsimError, UnknownName, nearest, shorten
+from trainsim.plugins import Addition, BrokenPlugin, additions
 
 PACKAGE = Path(__file__).parents[1]
 Spec = str | Path | Mapping[str, Any]
@@ -43,7 +44,8 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """The data files of one *kind* in the first of the ``folders`` that has some.
+    """The data files of one *kind* in the first of the ``folders`` that has some, and those that installed packages add
+    under ``key``.
 
     A document may name a ``base``, or several of which the last one has the say, and say only what differs: mappings
     inside mappings are merged down to ``depth``. ``holds`` says what of a base still holds under a document that is
@@ -60,14 +62,30 @@ class Catalogue:
     switches: Mapping[str, Switch] = field(default_factory=dict)
     error: type[TrainsimError] = InvalidData
     needs: str = ""
+    key: str = ""
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """The file of each name, in order."""
-        for folder in self.folders:
-            if files := _files(folder, tuple(_listed(folder))):
-                return files
-        return {}
+        """The file of each name, in order. Raises BrokenPlugin where a package adds a name that there is."""
+        own = next((files for folder in self.folders if (files := _files(folder, tuple(_listed(folder))))), {})
+        added = additions(self.key) if self.key else ()
+        return self._joined(own, added) if added else own
+
+    def _joined(self, own: Mapping[str, Path], added: tuple[Addition, ...]) -> Mapping[str, Path]:
+        """*own* files and those that packages add, in the order of their names."""
+        files, whose = dict(own), dict.fromkeys(own, "trainsim itself")
+        for package, folder in added:
+            more = _files(folder, tuple(_listed(folder)))
+            if not more:
+                raise BrokenPlugin(f"package {package} adds {self.plural}, and {folder} has no .yaml files")
+            for name in more:
+                if name in files:
+                    raise BrokenPlugin(
+                        f"package {package} adds a {self.kind} called {name!r}, and so does {whose[name]}: rename "
+                        f"{more[name]}, or uninstall the package"
+                    )
+            files, whose = {**files, **more}, {**whose, **dict.fromkeys(more, f"package {package}")}
+        return dict(sorted(files.items()))
 
     def names(self) -> tuple[str, ...]:
         """All that ship with the package."""

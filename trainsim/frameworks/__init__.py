@@ -129,6 +129,7 @@ FRAMEWORKS = Catalogue(
     kind="framework",
     plural="frameworks",
     folders=folder_in("frameworks"),
+    key="frameworks",
     depth=2,
     switches={"compiled": COMPILED},
 )

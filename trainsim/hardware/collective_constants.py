@@ -17,6 +17,7 @@ from trainsim.units import parse_time
 COLLECTIVE_CONSTANTS = Catalogue(
     kind="set of collective constants",
     plural="sets of collective constants",
+    key="networks",
     folders=folder_in("hardware", "collectives"),
 )
 MOST_SECONDS, MOST_RATIO = 1.0, 1000.0

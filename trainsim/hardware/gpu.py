@@ -28,7 +28,12 @@ def _holds(base: Data, over: Data) -> Data:
 
 
 GPUS = Catalogue(
-    kind="GPU", plural="GPUs", folders=folder_in("hardware", "gpus"), holds=_holds, inner={"kernels": KERNELS}
+    kind="GPU",
+    plural="GPUs",
+    key="gpus",
+    folders=folder_in("hardware", "gpus"),
+    holds=_holds,
+    inner={"kernels": KERNELS},
 )
 
 

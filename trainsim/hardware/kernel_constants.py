@@ -17,7 +17,10 @@ from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
 
 KERNELS = Catalogue(
-    kind="set of kernel constants", plural="sets of kernel constants", folders=folder_in("hardware", "kernels")
+    kind="set of kernel constants",
+    plural="sets of kernel constants",
+    folders=folder_in("hardware", "kernels"),
+    key="kernels",
 )
 
 

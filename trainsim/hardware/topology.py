@@ -62,6 +62,7 @@ def _holds(base: Data, over: Data) -> Data:
 TOPOLOGIES = Catalogue(
     kind="topology",
     plural="topologies",
+    key="topologies",
     folders=folder_beside("topologies"),
     holds=_holds,
     inner={"gpu": GPUS, "collectives": COLLECTIVE_CONSTANTS},

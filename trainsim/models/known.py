@@ -9,8 +9,12 @@ from typing import Any
 from trainsim.documents.catalogue import COMMON, Catalogue, folder_in
 from trainsim.errors import ScenarioError
 
-MODELS = Catalogue(kind="model", plural="models", folders=folder_in("models", "catalog"), depth=0, error=ScenarioError)
-FAMILIES = Catalogue(kind="model family", plural="model families", folders=folder_in("models", "families"))
+MODELS = Catalogue(
+    kind="model", plural="models", folders=folder_in("models", "catalog"), key="models", depth=0, error=ScenarioError
+)
+FAMILIES = Catalogue(
+    kind="model family", plural="model families", folders=folder_in("models", "families"), key="families"
+)
 
 
 def model_names() -> tuple[str, ...]:

@@ -49,7 +49,9 @@ class WeightType:
         return (self.bits_per_parameter * rows * columns + self.row_bits * rows) / 8
 
 
-WEIGHT_TYPES = Catalogue(kind="type of frozen weights", plural="types", folders=folder_in("models", "weights"), depth=0)
+WEIGHT_TYPES = Catalogue(
+    kind="type of frozen weights", plural="types", folders=folder_in("models", "weights"), key="weights", depth=0
+)
 
 
 @lru_cache(maxsize=16)

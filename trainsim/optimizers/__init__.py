@@ -92,7 +92,9 @@ def _lines(m: Matrix) -> int:
     return (m.rows + m.columns) * m.copies
 
 
-OPTIMIZERS = Catalogue(kind="optimizer", plural="optimizers", folders=folder_in("optimizers"), depth=0)
+OPTIMIZERS = Catalogue(
+    kind="optimizer", plural="optimizers", folders=folder_in("optimizers"), key="optimizers", depth=0
+)
 
 
 def load_optimizer(optimizer: Spec, *, origin: Origin | None = None) -> Optimizer:

@@ -13,6 +13,7 @@ from trainsim.errors import ScenarioError
 SCENARIOS = Catalogue(
     kind="scenario",
     plural="scenarios",
+    key="scenarios",
     folders=folder_beside("scenarios"),
     error=ScenarioError,
     needs="a scenario needs at least `model:` and `cluster:`",
