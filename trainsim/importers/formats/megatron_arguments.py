@@ -66,6 +66,8 @@ class Arguments(Reader):
     """Typed access to arguments by their names without dashes; those of a section stand below it."""
 
     whose = "Megatron-LM's default"
+    hybrid = False
+    """Whether full sharding is within groups of replicas alone."""
 
     def __init__(self, argued: Argued):
         self.argued = argued

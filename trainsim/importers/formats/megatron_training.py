@@ -173,7 +173,7 @@ def _sharding(args: Arguments, low: str, *, deepspeed: bool) -> None:
         if sharded == "optim_grads":
             args.say("sharding.reshard_after_forward", False, *args.given("data-parallel-sharding-strategy"))
     elif args.on("use-torch-fsdp2"):
-        strategy = "fsdp"
+        strategy = "hsdp" if args.hybrid else "fsdp"
         args.say("sharding.strategy", strategy, *args.given("use-torch-fsdp2"))
         if args.on("torch-fsdp2-no-reshard-after-forward"):
             names = args.given("torch-fsdp2-no-reshard-after-forward")
@@ -191,7 +191,7 @@ def _sharding(args: Arguments, low: str, *, deepspeed: bool) -> None:
 
 def _overlaps(args: Arguments, strategy: str) -> None:
     size = args.count("ddp-bucket-size")
-    if strategy == "fsdp":
+    if strategy in ("fsdp", "hsdp"):
         for name in args.given("overlap-grad-reduce", "overlap-param-gather"):
             args.use(name, "fsdp overlaps both")
         return

@@ -127,12 +127,13 @@ def _nemo(args: Recipe) -> None:
     elif each:
         args.use("trainer.devices", "GPUs of a node; how many nodes is left open: --set cluster.gpus=N")
     _check_words(args)
+    args.hybrid = args.word("model.fsdp_sharding_strategy", ("full", "hybrid", "grad")) == "hybrid"
     degrees = _megatron(args, "nemo", "NeMo 1, whose YAML this is")
     if degrees.tp > 1 and not args.on("tp-comm-overlap"):
         args.say("training.tp_overlap", "wgrad", *args.given("tp-comm-overlap"), weak=True)
     if args.has("model.use_flash_attention") and not args.on("use-flash-attn"):
         args.say("training.attention", "eager", *args.given("use-flash-attn"))
-    _nemo_sharding(args)
+    _buckets(args)
 
 
 def _check_words(args: Recipe) -> None:
@@ -146,17 +147,12 @@ def _check_words(args: Recipe) -> None:
         raise args.fail("trainer.precision", f"{precision} is not known. Known: {', '.join(PRECISIONS)}.")
 
 
-def _nemo_sharding(args: Recipe) -> None:
-    """Say buckets of NeMo's own optimizer, and full sharding."""
+def _buckets(args: Recipe) -> None:
+    """Say buckets of NeMo's own optimizer."""
     cap, name = args.number("model.optim.bucket_cap_mb"), args.peek("model.optim.name")
-    if cap and name == "distributed_fused_adam":
+    if cap and name == "distributed_fused_adam" and not args.on("use-torch-fsdp2"):
         size = 2 if args.peek("model.optim.grad_sync_dtype") in ("bf16", "fp16") else 4
         args.say("sharding.reduce_bucket", int(cap * MEBI / size), "model.optim.bucket_cap_mb")
-    sharded = args.word("model.fsdp_sharding_strategy", ("full", "hybrid", "grad"))
-    if args.flag("model.fsdp"):
-        args.say("sharding.strategy", "hsdp" if sharded == "hybrid" else "fsdp", "model.fsdp")
-        if sharded == "grad":
-            args.say("sharding.reshard_after_forward", False, "model.fsdp_sharding_strategy")
 
 
 def _bridge(args: Recipe) -> None:

@@ -25,8 +25,6 @@ KEYS: tuple[Key, ...] = (
     *_read(),
     read("trainer.devices", "cluster.gpus, with trainer.num_nodes"),
     read("trainer.num_nodes", "cluster.gpus, with trainer.devices"),
-    read("model.fsdp", "sharding.strategy: fsdp or hsdp"),
-    read("model.fsdp_sharding_strategy", "sharding.strategy: full, hybrid; grad: sharding.reshard_after_forward"),
     read("model.optim.bucket_cap_mb", "sharding.reduce_bucket, of distributed_fused_adam"),
     read("mixed_precision", "training.precision, where it is a name"),
     *not_modelled("a model that starts from another's checkpoint part by part", "restore_from_path", harmless=("",)),
