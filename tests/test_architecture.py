@@ -59,6 +59,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/explain.py": {"typer"},
     "cli/export.py": {"typer"},
     "cli/memory.py": {"typer"},
+    "cli/fits.py": {"typer"},
     "cli/importing.py": {"typer"},
     "cli/listing.py": {"typer"},
     "cli/options.py": {"typer"},

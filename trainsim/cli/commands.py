@@ -11,6 +11,7 @@ from trainsim.cli.compare import compare
 from trainsim.cli.examples import epilog
 from trainsim.cli.explain import explain
 from trainsim.cli.export import export_scenario
+from trainsim.cli.fits import memory
 from trainsim.cli.importing import import_files
 from trainsim.cli.listing import list_names
 from trainsim.cli.run import run
@@ -52,6 +53,7 @@ app.command(epilog=epilog("run"))(run)
 app.command(epilog=epilog("sweep"))(sweep)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
+app.command(epilog=epilog("memory"))(memory)
 app.command("import", epilog=epilog("import"))(import_files)
 app.command("export", epilog=epilog("export"))(export_scenario)
 app.add_typer(show, name="show", epilog=epilog("show"))

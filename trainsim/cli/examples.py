@@ -26,6 +26,11 @@ EXAMPLES = {
         "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",
     ),
     "explain": ("trainsim explain bloom_3d",),
+    "memory": (
+        "trainsim memory config.json",
+        "trainsim memory llama-3-8b --cards rtx-4090,a100-sxm4-80gb --gpus 1,2,4",
+        "trainsim memory qwen1.5-7b --set training.sequence_length=8k --out fits.png",
+    ),
     "import": (
         "trainsim import config.json",
         "trainsim import config.json ds_config.json -o my.yaml",

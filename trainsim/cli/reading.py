@@ -34,6 +34,25 @@ def load(names: str | Sequence[str], changes: Iterable[str], *, tried: Iterable[
     return base.replace(values) if values else base
 
 
+def data_of(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the words say as a scenario's mapping, which need not be complete: a model is enough, also by its name."""
+    from trainsim.importers.importing import import_config
+    from trainsim.importers.sections import remarks_in_short
+    from trainsim.models.known import model_names
+    from trainsim.scenario.changes import changed
+    from trainsim.scenario.loading import scenario_names
+    from trainsim.scenario.scenario import Scenario
+
+    files = [file for name in names for file in _files(name)]
+    if files[0] in model_names() and files[0] not in scenario_names():
+        return changed({"model": files[0], "cluster": {}}, values)
+    if len(files) == 1 and not _of_others(files[0]):
+        return dict(Scenario.load(files[0]).replace(values).data)
+    imported = import_config(files, values)
+    print(*remarks_in_short(imported), sep="\n", file=sys.stderr)
+    return dict(imported.scenario)
+
+
 def changes_of(texts: Iterable[str]) -> dict[str, Any]:
     """Paths and values of several ``--set``. Raises ScenarioError for one that a later one would undo."""
     from trainsim.scenario.changes import is_within
