@@ -301,6 +301,28 @@ def test_replicas_of_experts_are_the_ranks_of_a_stage_over_ep_and_etp() -> None:
     assert job.parallel.tp * job.parallel.dp // (job.parallel.ep * job.parallel.etp) == 4
 
 
+# DeepSpeed's configuration
+
+
+def test_deepspeeds_configuration_is_read_as_a_further_file(tmp_path: Path) -> None:
+    config = '{"zero_optimization": {"stage": 1, "reduce_bucket_size": 5e7}, "fp16": {"enabled": true}}'
+    (tmp_path / "zero.json").write_text(config)
+    low = BASE.replace("--bf16", "--fp16")
+    (tmp_path / "run.sh").write_text(f"deepspeed pretrain_gpt.py {low} --deepspeed --deepspeed_config zero.json\n")
+    imported = import_config(tmp_path / "run.sh")
+    assert list(imported.files.values()) == ["megatron", "deepspeed"]
+    assert imported.scenario["framework"] == "megatron-deepspeed-2022"
+    assert imported.scenario["sharding"] == {"strategy": "zero1", "reduce_bucket": 50_000_000}
+
+
+def test_a_stage_that_the_script_writes_and_one_that_it_passes_are_compared() -> None:
+    config = 'cat <<EOF > ds.json\n{"zero_optimization": {"stage": 2}}\nEOF\n'
+    text = f"{config}deepspeed pretrain_gpt.py {BASE} --deepspeed --deepspeed_config ds.json --zero-stage 1\n"
+    imported = import_sources([Source(shown="run.sh", text=text)])
+    assert "writes stage 2, but --zero-stage is 1" in warned(imported)["--deepspeed_config"]
+    assert at(imported, "sharding.strategy") == "zero1"
+
+
 # further meanings
 
 

@@ -61,6 +61,9 @@ def stage(args: Arguments, low: str) -> None:
         strategy = "zero1"
         for name in sources:
             args.use(name, "sharding.strategy = zero1: DeepSpeed's BF16_Optimizer shards states in stage 0 as well")
+        if elsewhere:
+            words = "in bf16 DeepSpeed's BF16_Optimizer shards states in stage 0 as well, whatever the file's stage is"
+            args.warn(key, f"{words}: --set sharding.strategy=zero1")
     if sources:
         args.say("sharding.strategy", strategy, *sources, weak=elsewhere)
     else:
