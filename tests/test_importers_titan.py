@@ -112,7 +112,7 @@ def test_selective_means_every_other_layer_or_operations(text: str, recompute: A
 
 def test_an_overlap_that_needs_the_compiler_is_not_taken_without_it() -> None:
     text = "[parallelism]\ntensor_parallel_degree = 8\nenable_async_tensor_parallel = true\n"
-    assert "tp_overlap" not in titan(text).scenario["training"]
+    assert titan(text).scenario["training"]["tp_overlap"] == "none"
     assert titan(f"{text}[compile]\nenable = true").scenario["training"]["tp_overlap"] == "async"
 
 

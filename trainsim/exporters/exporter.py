@@ -150,6 +150,6 @@ def export(scenario: Scenario, kind: str) -> Exported:
     >>> from trainsim.scenario.scenario import Scenario
     >>> base = Scenario.from_dict({"model": "llama-3-8b", "cluster": {"topology": "dgx_h100", "nodes": 2}})
     >>> [told.key for told in export(base.replace({"sharding.strategy": "fsdp"}), "torchtitan").left_out]
-    ['cluster.topology', 'cluster.nodes']
+    ['framework', 'cluster.topology', 'cluster.nodes']
     """
     return exporters[kind].export(scenario)

@@ -236,10 +236,12 @@ def _tensor_parallel(reader: Reader, degrees: Degrees, compiled: bool) -> None:
         return
     key = named(reader, "tensor_parallel_degree")
     reader.say("parallel.sequence_parallel", True, key)
-    if reader.flag(overlap) and not compiled:
-        reader.ignore(overlap, "torchtitan overlaps where blocks are compiled only, and they are not")
-    elif reader.flag(overlap):
+    if reader.flag(overlap) and compiled:
         reader.say("training.tp_overlap", "async", overlap)
+    else:
+        if reader.has(overlap):
+            reader.ignore(overlap, "torchtitan overlaps where it is asked to and blocks are compiled")
+        reader.assume("training.tp_overlap", "none", WHOSE)
     if reader.flag(disabled):
         reader.say("training.loss_parallel", False, disabled)
     elif reader.flag(enabled) is False:
