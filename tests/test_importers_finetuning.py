@@ -15,6 +15,7 @@ from trainsim.importers.source import Source
 from trainsim.models.adapters import members
 from trainsim.models.known import model_names
 
+MACHINE = {"model": "gpt2-xl", "cluster.topology": "dgx_a100", "training.global_batch": 64}
 LLAMA = {"model_name_or_path": "meta-llama/Llama-2-7b-hf", "template": "llama2", "cutoff_len": 1024, "stage": "sft"}
 AXOLOTL = {"base_model": "meta-llama/Llama-2-7b-hf", "sequence_len": 1024, "micro_batch_size": 2, "datasets": []}
 TRL = {"model_name_or_path": "gpt2", "dataset_name": "d", "per_device_train_batch_size": 2, "output_dir": "out"}
@@ -52,6 +53,25 @@ def test_a_strategy_is_a_word_or_a_number_and_stands_under_either_spelling(
 def test_a_number_that_is_no_strategy_is_refused_with_the_choices() -> None:
     with pytest.raises(TrainsimError, match=r"fsdp_sharding_strategy: 7 is no choice; there are 1 FULL_SHARD, 2"):
         imported(fsdp(sharding_strategy=7))
+
+
+def test_replicas_of_groups_that_share_multiply_to_the_degree_of_data_parallelism() -> None:
+    degrees = {"dp_replicate_size": 2, "dp_shard_size": 2, "tp_size": 2}
+    config = fsdp(version=2, auto_wrap_policy="TRANSFORMER_BASED_WRAP") | {
+        "parallelism_config": {f"parallelism_config_{name}": size for name, size in degrees.items()}
+    }
+    job = imported(config, {"model": "gpt2-medium", "cluster.topology": "dgx_a100"}).complete.resolve()
+    assert (job.parallel.dp, job.parallel.tp, job.parallel.ranks) == (4, 2, 8)
+    assert (job.sharding.strategy, job.sharding.options["shard_size"]) == ("hsdp", 2)
+
+
+def test_only_the_group_that_shares_gathers_parameters() -> None:
+    config = fsdp(version=2, auto_wrap_policy="TRANSFORMER_BASED_WRAP")
+    whole = imported(config, MACHINE | {"cluster.nodes": 2, "cluster.gpus": 16}).complete.run()
+    parts = {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 8}
+    config |= {"parallelism_config": parts, "num_processes": 16}
+    hybrid = imported(config, MACHINE | {"cluster.nodes": 2}).complete.run()
+    assert hybrid.memory.peak > whole.memory.peak  # shares are an eighth and not a sixteenth
 
 
 def test_without_a_policy_the_model_is_one_unit() -> None:
