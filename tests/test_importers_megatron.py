@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.importing import CASES
+from trainsim.analysis.throughput import throughput
 from trainsim.errors import ScenarioError
 from trainsim.importers.combining import Imported
 from trainsim.importers.formats.megatron_arguments import KNOWN, meaning
@@ -68,6 +69,18 @@ def test_the_job_of_bloom_is_our_scenario_of_bloom() -> None:
 
 def test_the_job_of_bloom_takes_as_long_as_our_scenario_of_bloom() -> None:
     assert bloom().run().step_time == Scenario.load("bloom_3d").run().step_time
+
+
+def test_what_the_job_of_bloom_logs_is_a_formula_and_no_measurement() -> None:
+    """149 TFLOP/s at 105.2 s are 96 B s L h^2 (1 + s/6h + V/16Lh), for every layer ran twice; the head ran once, so
+    without what ran again it is 72 B s L h^2 (1 + s/6h + V/12Lh)."""
+    rates = throughput(bloom().resolve(), 105.2)
+    each, width, words = 2048 * 2048 * 70 * 14336**2 / 105.2 / 384, 14336, 250880
+    twice = 96 * each * (1 + 2048 / (6 * width) + words / (16 * 70 * width))
+    once = 72 * each * (1 + 2048 / (6 * width) + words / (12 * 70 * width))
+    assert rates.hardware_flops_per_gpu == pytest.approx(twice)
+    assert rates.model_flops_per_gpu == pytest.approx(once)
+    assert round(twice / 1e12) == 149
 
 
 def test_the_job_of_bloom_tells_where_its_values_stand() -> None:
