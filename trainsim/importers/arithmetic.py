@@ -42,7 +42,7 @@ def evaluate(text: str, names: Mapping[str, Value | None] | None = None, style: 
     >>> evaluate("([0]*1+[1]*3)", style="python"), evaluate("TP > 1", {"TP": 4})
     ([0, 1, 1, 1], 1)
     """
-    return _Sum(_tokens(text), names or {}, style).whole()
+    return _Evaluator(_tokens(text), names or {}, style).whole()
 
 
 def _tokens(text: str) -> list[str]:
@@ -57,7 +57,7 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-class _Sum:
+class _Evaluator:
     """A walk over *tokens*, by precedence."""
 
     def __init__(self, tokens: list[str], names: Mapping[str, Value | None], style: Style):

@@ -49,12 +49,12 @@ def interpolated(document: Document, *sections: str) -> Interpolated:
     >>> found.document.data["world"], found.document.data["m"]["k"], found.unknown
     (16, 2, {'home': '${oc.env:HOME}: an environment variable (HOME) that only the job knows'})
     """
-    walk = _Walk(document.data, sections)
+    walk = _Interpolator(document.data, sections)
     data = walk.known(document.data, ())
     return Interpolated(replace(document, data=data), walk.unknown)
 
 
-class _Walk:
+class _Interpolator:
     """One pass over a document; ``budget`` bounds how much expressions may grow."""
 
     def __init__(self, data: Mapping[str, Any], sections: Sequence[str]):

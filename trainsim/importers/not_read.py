@@ -18,7 +18,7 @@ REMARKS = re.compile(r"\A(\s*#[^\n]*\n)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ForeignKind:
     """A kind of file: ``what`` it is, ``where`` to go with it, and patterns of its name or of its text."""
 
     what: str
@@ -30,7 +30,7 @@ class Kind:
         return f"no description of a job, but {self.what}; {self.where}"
 
 
-def kind_of(name: str, text: str | None = None) -> Kind | None:
+def kind_of(name: str, text: str | None = None) -> ForeignKind | None:
     """The kind of file that is called *name* and begins with *text*, if it is one that is not read.
 
     >>> print(kind_of("x.xml", "<!-- made by hand -->\\n<graphs version='1'>"))  # doctest: +ELLIPSIS
@@ -49,12 +49,12 @@ def kind_of(name: str, text: str | None = None) -> Kind | None:
 
 
 @cache
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[ForeignKind, ...]:
     """All of them, in the order in which they are tried."""
     import yaml
 
     entries = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader)
-    return tuple(Kind(e["what"], e["where"], _pattern(e.get("name")), _pattern(e.get("text"))) for e in entries)
+    return tuple(ForeignKind(e["what"], e["where"], _pattern(e.get("name")), _pattern(e.get("text"))) for e in entries)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -39,13 +39,13 @@ def read_script(content: str, *, shown: str = "", folder: Path = Path()) -> Scri
     ['python', 'run.py', '--tp', '4', '--seed', '$1']
     """
     try:
-        return _Run(of_file(content), folder).script
+        return _ShellRun(of_file(content), folder).script
     except Unreadable as fault:
         line = f":{fault.line}" if fault.line else ""
         raise ScenarioError(f"{shown}{line}: the script cannot be read: {fault}") from None
 
 
-class _Run(Flow):
+class _ShellRun(Flow):
     """One reading of a script from its first line to its last."""
 
     def __init__(self, text: Text, folder: Path):
@@ -199,7 +199,7 @@ class _Run(Flow):
         follow()
         self._before = before
 
-    ACTIONS: ClassVar[Mapping[str, Callable[[_Run, list[Text], int], None]]] = {
+    ACTIONS: ClassVar[Mapping[str, Callable[[_ShellRun, list[Text], int], None]]] = {
         "unset": _unset, "shift": _shift, "set": _set, "read": _read, "mapfile": _read, "readarray": _read,
         "eval": _eval, "exit": _leave, "return": _leave, "source": _source, ".": _source, "cd": _nothing,
         "echo": _nothing, "printf": _nothing, "mkdir": _nothing, "trap": _nothing, "module": _nothing,

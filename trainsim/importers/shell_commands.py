@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from trainsim.importers.shell_text import Text
-from trainsim.importers.shell_tree import Assignment, Group, Literal, Redirection, Simple, Unreadable, Word
+from trainsim.importers.shell_tree import Assignment, Literal, Redirection, ShellGroup, Simple, Unreadable, Word
 from trainsim.importers.shell_words import Words, document, plain
 
 ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?=)")
@@ -119,7 +119,7 @@ class Commands(Words):
             delimiter = re.sub(r"['\"\\]", "", raw)
             self.pending.append((redirection, delimiter, quoted, sign == "<<-"))
 
-    def with_redirections(self, group: Group) -> Group:
+    def with_redirections(self, group: ShellGroup) -> ShellGroup:
         """*group* and the redirections that follow it."""
         while True:
             self.blanks()

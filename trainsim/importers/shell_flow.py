@@ -14,7 +14,19 @@ from trainsim.importers.shell_script import Script, read_directives
 from trainsim.importers.shell_syntax import Parser
 from trainsim.importers.shell_tests import Truth, matches
 from trainsim.importers.shell_text import Text
-from trainsim.importers.shell_tree import Case, Chain, Command, For, Function, Group, If, Loop, Simple, Sum, Unreadable
+from trainsim.importers.shell_tree import (
+    Case,
+    Command,
+    For,
+    Function,
+    If,
+    Loop,
+    ShellChain,
+    ShellGroup,
+    ShellSum,
+    Simple,
+    Unreadable,
+)
 from trainsim.importers.shell_values import Values, scheduler_values
 from trainsim.importers.shell_words import plain
 
@@ -62,14 +74,14 @@ class Flow(ABC):
         finally:
             self.depth -= 1
 
-    def all(self, statements: Sequence[Chain]) -> Status:
+    def all(self, statements: Sequence[ShellChain]) -> Status:
         """Statements one after the other; how the last one ended."""
         status: Status = True
         for statement in statements:
             status = self.chain(statement)
         return status
 
-    def chain(self, chain: Chain) -> Status:
+    def chain(self, chain: ShellChain) -> Status:
         """Pipelines between ``&&`` and ``||``; after a condition that is not known neither goes on."""
         status: Status = True
         for sign, negated, commands in chain.links:
@@ -92,7 +104,7 @@ class Flow(ABC):
             raise Unreadable(0, "more commands than anybody wrote; loops in it lead nowhere")
         if isinstance(command, Simple):
             return self.simple(command)
-        if isinstance(command, Sum):
+        if isinstance(command, ShellSum):
             value = self.values.sum(command.inside, command.line)
             self.asked = [value]
             return None if value.unknown else value.chars != "0"
@@ -106,7 +118,7 @@ class Flow(ABC):
             self._for(command)
         elif isinstance(command, Loop):
             self.tell(command.line, "the loop is not followed: how often it runs is not known")
-        elif isinstance(command, Group):
+        elif isinstance(command, ShellGroup):
             return self.all(command.body)
         return "ran"
 
@@ -147,7 +159,7 @@ class Flow(ABC):
             self.all(command.body)
 
 
-def _matters(body: Sequence[Chain]) -> bool:
+def _matters(body: Sequence[ShellChain]) -> bool:
     """Whether commands set a variable or start something."""
     simple = [c for chain in body for link in chain.links for c in link[2]]
     quiet = ("echo", "exit", "printf", "mkdir", "set", "unset", "rm")

@@ -10,15 +10,15 @@ from typing import Final
 from trainsim.importers.shell_commands import Commands
 from trainsim.importers.shell_tree import (
     Case,
-    Chain,
     Command,
     For,
     Function,
-    Group,
     If,
     Loop,
+    ShellChain,
+    ShellGroup,
+    ShellSum,
     Statement,
-    Sum,
     Unreadable,
     Word,
 )
@@ -75,7 +75,7 @@ class Parser(Commands):
             else:
                 return
 
-    def _chain(self) -> Chain:
+    def _chain(self) -> ShellChain:
         links: list[tuple[str, bool, list[Command]]] = []
         sign = ""
         while True:
@@ -88,7 +88,7 @@ class Parser(Commands):
             self.blanks()
             sign = self.chars[self.at : self.at + 2]
             if sign not in ("&&", "||"):
-                return Chain(links)
+                return ShellChain(links)
             self.at += 2
 
     def _pipeline(self) -> list[Command]:
@@ -104,10 +104,10 @@ class Parser(Commands):
     def _command(self) -> Command:
         line = self.line()
         if self.chars.startswith("((", self.at) and self.closes(self.at + 2):
-            return Sum(line, self.sum(2))
+            return ShellSum(line, self.sum(2))
         if self.chars.startswith("(", self.at):
             self.at += 1
-            group = Group(self.statements())
+            group = ShellGroup(self.statements())
             self.expect(")", "a parenthesis")
             return self.with_redirections(group)
         if found := DEFINITION.match(self.chars, self.at):
@@ -124,7 +124,7 @@ class Parser(Commands):
             if word == "function":
                 return self._function(line)
             if word == "{":
-                group = Group(self.statements())
+                group = ShellGroup(self.statements())
                 self.expect("}", "a brace")
                 return self.with_redirections(group)
             return self._for(line) if word in ("for", "select") else self._while(line)
@@ -145,7 +145,7 @@ class Parser(Commands):
                 self.at += 4
                 otherwise = self.statements()
             self.expect("fi", "if")
-            self.with_redirections(Group([]))
+            self.with_redirections(ShellGroup([]))
             return If(branches, otherwise)
 
     def _case(self, line: int) -> Case:
@@ -211,7 +211,7 @@ class Parser(Commands):
         self.expect("do", "a loop")
         body = self.statements()
         self.expect("done", "a loop")
-        self.with_redirections(Group([]))
+        self.with_redirections(ShellGroup([]))
         return body
 
     def _function(self, line: int) -> Function:
@@ -230,6 +230,6 @@ class Parser(Commands):
     def _function_body(self, line: int) -> list[Statement]:
         self._between()
         body = self._command()
-        if not isinstance(body, Group):
+        if not isinstance(body, ShellGroup):
             raise Unreadable(line, "a function without a block in braces")
         return body.body

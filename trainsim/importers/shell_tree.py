@@ -96,7 +96,7 @@ class Simple:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class ShellSum:
     """``((...))``."""
 
     line: int
@@ -147,7 +147,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ShellGroup:
     """Commands in braces or parentheses."""
 
     body: list[Statement]
@@ -155,11 +155,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ShellChain:
     """Pipelines between ``&&`` and ``||``; a pipeline may be negated."""
 
     links: list[tuple[str, bool, list[Command]]]
 
 
-Command = Simple | Sum | If | Case | For | Loop | Function | Group
-Statement = Chain
+Command = Simple | ShellSum | If | Case | For | Loop | Function | ShellGroup
+Statement = ShellChain

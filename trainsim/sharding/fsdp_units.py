@@ -48,7 +48,7 @@ def units(job: Job) -> list[FsdpUnit]:
     FSDP1 makes one flat parameter of a unit, so that frozen ones in it get gradients too if any is trained; adapters on
     quantised weights are wrapped apart from them.
     """
-    held = _Parts.of(job)
+    held = _UnitShares.of(job)
     return [unit for names in _grouped(job, held.last) for unit in held.units(names)]
 
 
@@ -66,7 +66,7 @@ def _grouped(job: Job, top: int) -> list[tuple[str, tuple[int, ...]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _UnitShares:
     """Elements by part of a pass: all, those that are trained, those of matrices in layers, and those that are gathered
     as they are stored."""
 
@@ -79,7 +79,7 @@ class _Parts:
     quantised: Mapping[int, Quantised]
 
     @classmethod
-    def of(cls, job: Job) -> _Parts:
+    def of(cls, job: Job) -> _UnitShares:
         """Those of *job*, without experts that other ranks hold."""
         whole_model, apart = whole(job), _apart(job)
         tuned = job.model.lora is not None  # adapters are on no experts, so these are frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainsim.figures import figure as new_figure
-from trainsim.study.memory_table import Fit, MemoryTable
+from trainsim.study.memory_table import MemoryTable, PlanOnCard
 from trainsim.study.memory_table_sections import short
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def memory_picture(table: MemoryTable) -> Figure:
     return figure
 
 
-def _panel(axis: Any, cards: tuple[str, ...], at: dict[str, dict[str, Fit]]) -> None:
+def _panel(axis: Any, cards: tuple[str, ...], at: dict[str, dict[str, PlanOnCard]]) -> None:
     for y, fits in enumerate(at.values()):
         for x, card in enumerate(cards):
             ran = fits[card].ran if card in fits else None

@@ -16,7 +16,7 @@ STATES = 16
 """Bytes per parameter of weights, gradients, fp32 copy and Adam's two states in mixed precision (arXiv 1910.02054)."""
 
 
-class Rule(NamedTuple):
+class RuleOfThumb(NamedTuple):
     """What a rule is about, its formula, and what it gives in bytes."""
 
     about: str
@@ -24,7 +24,7 @@ class Rule(NamedTuple):
     nbytes: float
 
 
-class Estimate(NamedTuple):
+class ToolEstimate(NamedTuple):
     """A row of DeepSpeed's estimators: its options as the tool prints them, and bytes."""
 
     stage: int
@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     bytes_per_gpu: int
 
 
-def rules(model: Transformer, *, sequence_length: int, micro_batch: int) -> list[Rule]:
+def rules(model: Transformer, *, sequence_length: int, micro_batch: int) -> list[RuleOfThumb]:
     """What the rules say of one GPU that holds the whole *model*.
 
     >>> from trainsim.models.reading import load_model
@@ -44,9 +44,11 @@ def rules(model: Transformer, *, sequence_length: int, micro_batch: int) -> list
     kept = {how: layers * _activations(model, sequence_length, micro_batch, how) for how in ("none", "selective")}
     name = f"h {model.hidden} x L {layers}"
     return [
-        Rule("model states", f"{STATES} bytes x {model.parameters:,} parameters", STATES * float(model.parameters)),
-        Rule("activations, eager attention", f"{tokens} x {name} x (34 + 5 a s / h)", kept["none"]),
-        Rule("activations, fused attention", f"{tokens} x {name} x 34", kept["selective"]),
+        RuleOfThumb(
+            "model states", f"{STATES} bytes x {model.parameters:,} parameters", STATES * float(model.parameters)
+        ),
+        RuleOfThumb("activations, eager attention", f"{tokens} x {name} x (34 + 5 a s / h)", kept["none"]),
+        RuleOfThumb("activations, fused attention", f"{tokens} x {name} x 34", kept["selective"]),
     ]
 
 
@@ -76,7 +78,7 @@ def largest_module(model: Transformer) -> int:
     return max(sizes.values())
 
 
-def deepspeed_estimates(model: Transformer, *, gpus_per_node: int, nodes: int = 1) -> list[Estimate]:
+def deepspeed_estimates(model: Transformer, *, gpus_per_node: int, nodes: int = 1) -> list[ToolEstimate]:
     """The rows that ``estimate_zero2_model_states_mem_needs_all_live`` and its ZeRO-3 twin print, in their order.
 
     Its documentation (docs/code-docs/source/memory.rst) shows an older formula for ZeRO-2 without offload, which has
@@ -90,17 +92,17 @@ def deepspeed_estimates(model: Transformer, *, gpus_per_node: int, nodes: int = 
     return [*_second_stage(model, gpus_per_node, nodes), *_third_stage(model, gpus_per_node, nodes)]
 
 
-def _second_stage(model: Transformer, gpus_per_node: int, nodes: int) -> Iterator[Estimate]:
+def _second_stage(model: Transformer, gpus_per_node: int, nodes: int) -> Iterator[ToolEstimate]:
     for optimizer in ("cpu", "none"):
         found = deepspeed_zero_estimate(
             2, model.parameters, gpus_per_node=gpus_per_node, nodes=nodes, offload_optimizer=optimizer
         )
         yield _row(2, f"offload_optimizer={optimizer}", found)
     documented = int(model.parameters * (4 + 16 / (gpus_per_node * nodes)))
-    yield Estimate(2, "offload_optimizer=none, as documented", found.cpu_bytes_per_node, documented)
+    yield ToolEstimate(2, "offload_optimizer=none, as documented", found.cpu_bytes_per_node, documented)
 
 
-def _third_stage(model: Transformer, gpus_per_node: int, nodes: int) -> Iterator[Estimate]:
+def _third_stage(model: Transformer, gpus_per_node: int, nodes: int) -> Iterator[ToolEstimate]:
     for optimizer, parameters in (("cpu", "cpu"), ("cpu", "none"), ("none", "none")):
         for zero_init in (True, False):
             found = deepspeed_zero_estimate(
@@ -117,5 +119,5 @@ def _third_stage(model: Transformer, gpus_per_node: int, nodes: int) -> Iterator
             yield _row(3, options, found)
 
 
-def _row(stage: int, options: str, found: ZeroEstimate) -> Estimate:
-    return Estimate(stage, options, found.cpu_bytes_per_node, found.gpu_bytes_per_gpu)
+def _row(stage: int, options: str, found: ZeroEstimate) -> ToolEstimate:
+    return ToolEstimate(stage, options, found.cpu_bytes_per_node, found.gpu_bytes_per_gpu)

@@ -29,7 +29,7 @@ USUAL: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class PlanOnCard:
     """A plan on so many GPUs of a card, and what came of running it."""
 
     plan: Plan
@@ -73,7 +73,7 @@ class MemoryTable:
     """All that was tried with ``base``, whose machine is the first card; ``interrupted``: not everything was."""
 
     base: Scenario
-    fits: tuple[Fit, ...]
+    fits: tuple[PlanOnCard, ...]
     interrupted: bool = False
 
     @cached_property
@@ -91,15 +91,15 @@ class MemoryTable:
         """The numbers of GPUs, in order."""
         return tuple(dict.fromkeys(fit.gpus for fit in self.fits))
 
-    def at(self, gpus: int) -> dict[str, dict[str, Fit]]:
+    def at(self, gpus: int) -> dict[str, dict[str, PlanOnCard]]:
         """By plan and card, those on so many GPUs."""
-        out: dict[str, dict[str, Fit]] = {}
+        out: dict[str, dict[str, PlanOnCard]] = {}
         for fit in self.fits:
             if fit.gpus == gpus:
                 out.setdefault(fit.plan.title, {})[fit.card] = fit
         return out
 
-    def best(self, card: str, gpus: int) -> Fit | None:
+    def best(self, card: str, gpus: int) -> PlanOnCard | None:
         """The fastest plan that trains all weights and fits; else the fastest that fits."""
         fitting = [fit for fit in self.fits if fit.card == card and fit.gpus == gpus and fit.fits]
         whole = [fit for fit in fitting if not fit.plan.lora] or fitting
@@ -131,7 +131,7 @@ def memory_table(
     runner = Runner(keep=measures, workers=workers, progress=progress)
     outcomes = runner.run([trial for *_, trial in tried], "memory")
     fits = [
-        Fit(plan=plan, card=card, gpus=count, outcome=outcome)
+        PlanOnCard(plan=plan, card=card, gpus=count, outcome=outcome)
         for (plan, card, count, _), outcome in zip(tried, outcomes, strict=True)
     ]
     return MemoryTable(base=bases[0], fits=tuple(fits), interrupted=runner.interrupted)

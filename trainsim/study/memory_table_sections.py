@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainsim.study.memory_rules import deepspeed_estimates, rules
-from trainsim.study.memory_table import Fit, MemoryTable
+from trainsim.study.memory_table import MemoryTable, PlanOnCard
 from trainsim.study.trial import NOT_RUN
 from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Cell, Sign, Unit
@@ -69,13 +69,13 @@ def _grid(table: MemoryTable, gpus: int) -> Section:
     return Section(title, (Table(columns=columns, rows=(*rows, room)),), note)
 
 
-def _room(at: dict[str, dict[str, Fit]], card: str) -> str:
+def _room(at: dict[str, dict[str, PlanOnCard]], card: str) -> str:
     runs = [fits[card].ran for fits in at.values() if card in fits]
     capacities = [ran.capacity for ran in runs if ran]
     return f"{capacities[0] / GIB:.1f}" if capacities else ""
 
 
-def _cell(fit: Fit | None) -> Sign:
+def _cell(fit: PlanOnCard | None) -> Sign:
     if fit is None or fit.ran is None:
         return Sign("-", "quiet")
     needed = f"{fit.ran.peak_memory / GIB:.1f}"

@@ -9,7 +9,15 @@ from typing import Any
 
 from trainsim.errors import shorten
 from trainsim.importers.findings import Findings
-from trainsim.importers.formats.torchtitan_degrees import SECTIONS, WHOSE, Degrees, degrees_of, first, named, pipeline
+from trainsim.importers.formats.torchtitan_degrees import (
+    SECTIONS,
+    WHOSE,
+    TitanDegrees,
+    degrees_of,
+    first,
+    named,
+    pipeline,
+)
 from trainsim.importers.formats.torchtitan_keys import KEYS
 from trainsim.importers.importer import Importer, register
 from trainsim.importers.reader import Reader
@@ -67,7 +75,7 @@ def _model(reader: Reader) -> int | None:
     return layers
 
 
-def _sharding(reader: Reader, degrees: Degrees) -> None:
+def _sharding(reader: Reader, degrees: TitanDegrees) -> None:
     """Say who shares states, and what stays gathered."""
     reshard = reader.word("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"))
     kind = reader.word("training.data_parallel_type", ("fsdp", "ddp"))  # of 2024
@@ -92,7 +100,7 @@ def _sharding(reader: Reader, degrees: Degrees) -> None:
         reader.say("sharding.offload", both, "training.enable_cpu_offload")
 
 
-def _batches(reader: Reader, degrees: Degrees, chunks: int) -> None:
+def _batches(reader: Reader, degrees: TitanDegrees, chunks: int) -> None:
     """Say batches: the local one is a replica's, with all its micro-batches."""
     reader.say("training.sequence_length", reader.whole("training.seq_len"), "training.seq_len")
     reader.assume("training.sequence_length", 2048, WHOSE)
@@ -124,7 +132,7 @@ def _batches(reader: Reader, degrees: Degrees, chunks: int) -> None:
         reader.warn("training.global_batch_size", f"training.global_batch = {whole}; {words}")
 
 
-def _micro_batch(reader: Reader, degrees: Degrees, chunks: int, key: str, local: int) -> tuple[int, str]:
+def _micro_batch(reader: Reader, degrees: TitanDegrees, chunks: int, key: str, local: int) -> tuple[int, str]:
     """Sequences of a micro-batch, and the key that says so."""
     newer = "parallelism.pipeline_parallel_microbatch_size"
     older = named(reader, "pipeline_parallel_microbatches")
@@ -146,7 +154,7 @@ def _micro_batch(reader: Reader, degrees: Degrees, chunks: int, key: str, local:
     return size or 1, newer
 
 
-def _numbers(reader: Reader, degrees: Degrees) -> None:
+def _numbers(reader: Reader, degrees: TitanDegrees) -> None:
     """Say the types of numbers."""
     words = table("torchtitan")
     precisions: Mapping[str, str] = words["precisions"]
@@ -228,7 +236,7 @@ def _compiled(reader: Reader) -> bool:
     return compiled
 
 
-def _tensor_parallel(reader: Reader, degrees: Degrees, compiled: bool) -> None:
+def _tensor_parallel(reader: Reader, degrees: TitanDegrees, compiled: bool) -> None:
     """Say what goes with tensor parallelism."""
     overlap = named(reader, "enable_async_tensor_parallel")
     disabled, enabled = named(reader, "disable_loss_parallel"), named(reader, "enable_loss_parallel")

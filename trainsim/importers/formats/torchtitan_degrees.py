@@ -1,5 +1,5 @@
 """
-Degrees of torchtitan's TOML, and how it deals layers to the stages of a pipeline.
+TitanDegrees of torchtitan's TOML, and how it deals layers to the stages of a pipeline.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ WHOSE = "torchtitan's default"
 
 
 @dataclass(frozen=True, slots=True)
-class Degrees:
-    """Degrees of parallelism; ``shard`` is None where it is whatever is left."""
+class TitanDegrees:
+    """TitanDegrees of parallelism; ``shard`` is None where it is whatever is left."""
 
     tp: int
     pp: int
@@ -47,7 +47,7 @@ def named(reader: Reader, name: str) -> str:
     return first(reader, *(f"{section}.{name}" for section in SECTIONS))
 
 
-def degrees_of(reader: Reader) -> Degrees:
+def degrees_of(reader: Reader) -> TitanDegrees:
     """Say the degrees."""
     said: dict[str, int] = {}
     for axis, name in {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}.items():
@@ -56,7 +56,7 @@ def degrees_of(reader: Reader) -> Degrees:
         said[axis] = degree or 1
         reader.say(f"parallel.{axis}", degree, key)
     replicate, shard = _replicas(reader)
-    degrees = Degrees(**said, replicate=replicate, shard=shard)
+    degrees = TitanDegrees(**said, replicate=replicate, shard=shard)
     if degrees.dp is not None:
         world = degrees.dp * degrees.tp * degrees.pp * degrees.cp
         reader.assume("cluster.gpus", world, "the product of the file's degrees")
@@ -103,7 +103,7 @@ def _replicas(reader: Reader) -> tuple[int, int | None]:
     return replicate, shard
 
 
-def pipeline(reader: Reader, degrees: Degrees, layers: int | None) -> int:
+def pipeline(reader: Reader, degrees: TitanDegrees, layers: int | None) -> int:
     """Say schedule, chunks and layout; the chunks per rank."""
     key, words = named(reader, "pipeline_parallel_schedule"), table("torchtitan")
     csv = named(reader, "pipeline_parallel_schedule_csv")
@@ -135,7 +135,7 @@ def pipeline(reader: Reader, degrees: Degrees, layers: int | None) -> int:
 
 
 def _parts(
-    reader: Reader, degrees: Degrees, layers: int | None, chunks: int
+    reader: Reader, degrees: TitanDegrees, layers: int | None, chunks: int
 ) -> tuple[list[int] | None, tuple[str, ...]]:
     """The layers of each virtual stage, and the keys that say so; None where the number of layers is not known."""
     names = "parallelism.module_fqns_per_model_part"
