@@ -366,6 +366,12 @@ def test_a_stage_that_the_script_writes_and_one_that_it_passes_are_compared() ->
         ("--recompute-activations", "training.recompute", "selective"),
         ("--checkpoint-activations", "training.recompute", "full"),
         ("--moe-layer-recompute", "training.recompute", {"mode": "selective", "modules": ["moe"]}),
+        (
+            "--recompute-granularity selective --moe-layer-recompute",
+            "training.recompute",
+            {"mode": "selective", "modules": ["core_attn", "moe"]},
+        ),
+        ("--recompute-activations --recompute-modules core_attn", "training.recompute", "selective"),
         ("--fp8-format hybrid", "training.precision", "fp8"),
         ("--fp8-format e4m3 --fp8-recipe mxfp8", "training.precision", "mxfp8"),
         ("--fp4-format e2m1", "training.precision", "nvfp4"),

@@ -107,12 +107,12 @@ def _recompute(args: Arguments) -> None:
     layers = layers or args.count("checkpoint-num-layers")
     modules = args.words("recompute-modules")
     if args.on("moe-layer-recompute"):
-        modules = [*modules, "moe"]
+        usual = ["core_attn"] if grain == "selective" or args.on("recompute-activations") else []
+        modules = [*(modules or usual), "moe"]
     if args.on("checkpoint-activations") or old:
         grain, method = "full", old or method
     elif grain is None and (args.on("recompute-activations") or args.on("moe-layer-recompute")):
         grain = "selective"
-        modules = ["core_attn", *modules] if modules and args.on("recompute-activations") else modules
     if grain == "full" and method == "block" and layers:
         args.say("training.recompute", {"mode": "full", "layers": layers}, *sources)
     elif grain == "full":
