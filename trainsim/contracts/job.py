@@ -129,6 +129,8 @@ class Training:
     attention_mask: str = "none"  # where a mask of all pairs of tokens is made that each rank holds: none | gpu | host
     tp_overlap: str = "none"  # none | wgrad | userbuffers | async
     loss_parallel: bool = True  # the loss works on a vocabulary that is cut over tp
+    cross_entropy: str = "standard"  # how logits and loss are made (models/cross_entropies)
+    loss_chunks: int | None = None  # parts of a micro-batch's tokens whose logits are made at once; None: the usual
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it

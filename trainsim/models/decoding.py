@@ -22,8 +22,10 @@ LOSS = "loss"
 
 
 def inference_style(style: Style) -> Style:
-    """The kernels of *style* without dropout, and with a fused attention in the place of one that keeps its scores."""
-    return replace(style, dropout=False, attention="flash2" if style.attention == "eager" else style.attention)
+    """The kernels of *style* without dropout or chunks of the loss, with a fused attention in the place of one that
+    keeps its scores."""
+    attention = "flash2" if style.attention == "eager" else style.attention
+    return replace(style, dropout=False, cross_entropy="standard", attention=attention)
 
 
 def cache_bytes(kind: LayerKind, tp: int, element: int) -> float:

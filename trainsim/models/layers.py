@@ -14,6 +14,7 @@ from functools import lru_cache
 from trainsim.models.attention_operations import attention
 from trainsim.models.counts import megatron_flops, parameters_per_rank
 from trainsim.models.cross_attention import cross_attention
+from trainsim.models.cross_entropies import Head, cross_entropies
 from trainsim.models.expert_operations import mixture
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.local_layer import LocalLayer
@@ -143,39 +144,12 @@ def _further(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
 
 
 def _logits(make: LocalLayer, model: Transformer) -> tuple[Operation, ...]:
-    """The output product, and what becomes of its result, cut over tp or gathered before the loss."""
-    shape, style = make.shape, make.style
-    columns, cut = shape.padded_vocab // shape.tp, style.loss_parallel or shape.tp == 1
-    logits, held = float(shape.tokens * columns * (1 if cut else shape.tp)), style.saved.logits
-    sums = (4.0 * shape.tokens,) * 3  # maximum, target's logit, sum of exponentials: fp32 per token
-    gather = () if cut else (Exchange("logits gather", "tp", "all_gather", shape.element * logits),)
-    loss = Operation(
-        name="loss",
-        forward=(
-            *gather,
-            MemoryBound("loss", "cross_entropy", 0.7 * style.loss_bytes_per_logit * logits),
-        ),
-        input_gradient=(MemoryBound("loss", "cross_entropy", 0.3 * style.loss_bytes_per_logit * logits),),
-        reduced=sums if cut else (),
-        saved=held.kept * logits,
-        transient_forward=held.forward * logits,
-        transient=held.backward * logits,
-    )
-    width = model.embedding_width
+    """The output product and the loss, as the scenario wants it made."""
+    columns, width, style = make.shape.padded_vocab // make.shape.tp, model.embedding_width, make.style
     narrowed = () if model.embedding_size is None else (make.linear("head projection", width, model.hidden, "none"),)
-    bent = () if model.logits_softcap is None else (_softcap(make, logits),)
     product = _biased(make, model, make.linear("logits", columns, width, "column", low=False))
-    return *narrowed, product, *bent, loss
-
-
-def _softcap(make: LocalLayer, logits: float) -> Operation:
-    """A tanh of the logits, which is kept."""
-    return Operation(
-        name="softcap",
-        forward=(make.moves("softcap", "elementwise", 4 * logits),),
-        input_gradient=(make.moves("softcap", "elementwise", 6 * logits),),
-        saved=make.shape.element * logits,
-    )
+    head = Head(make=make, model=model, product=product, chunks=style.loss_chunks)
+    return *narrowed, *cross_entropies[style.cross_entropy](head)
 
 
 def _biased(make: LocalLayer, model: Transformer, product: Operation) -> Operation:

@@ -134,6 +134,8 @@ class Style:
     softmax_passes: float = 1.0
     loss_bytes_per_logit: float
     loss_parallel: bool = True
+    cross_entropy: str = "standard"
+    loss_chunks: int | None = None  # of the tokens whose logits are there at once; None: as the way usually has it
     saved: Saved
     selective: str = "attention"
     recompute_modules: tuple[str, ...] = ()  # what selective recomputation does again; (): as the framework's rule says

@@ -4,10 +4,12 @@ How a job runs its layers: with which kernels, and how many of them the host lau
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from trainsim.contracts.job import Job
-from trainsim.models.layers import Shape, Style, style_of
+from trainsim.models.layers import Shape, Style, head_operations, style_of
+from trainsim.models.operations import Operation, launched
 from trainsim.program.states import gradient_bytes
 from trainsim.sharding import strategies
 from trainsim.sharding.launches import PLAIN, launches_of
@@ -21,6 +23,7 @@ def style_for(job: Job) -> Style:
     policy = job.training.recompute_policy or style.selective
     style = replace(style, selective=policy, recompute_modules=modules, loss_parallel=parallel_loss)
     style = replace(style, frozen_gathered=strategies[job.sharding.strategy].shares_parameters)
+    style = replace(style, cross_entropy=job.training.cross_entropy, loss_chunks=job.training.loss_chunks)
     if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
         style = replace(style, weight_gradients="none")  # the strategy counts them
     style = replace(style, casts_kept=job.training.autocast and not job.framework.memory.states.cast_copy)
@@ -32,13 +35,25 @@ def style_for(job: Job) -> Style:
 
 def head_launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:
     """Kernels that the host launches for the head: as many as for a plain layer, and those of layers that predict
-    tokens further on."""
+    tokens further on; a loss in chunks has some for each."""
     kind = replace(job.model.kind, **{key: value for key, value in PLAIN.items() if key != "lora"})
     out = launches_of(job, kind, replace(shape, cp=1), style)
     if job.model.mtp_layers:
         further = launches_of(job, job.model.kinds[-1], shape, style)
         out = {key: number + 2 * job.model.mtp_layers * further[key] for key, number in out.items()}
+    if style.cross_entropy != "standard":
+        here = _kernels(head_operations(job.model, shape, style))
+        usual = _kernels(head_operations(job.model, shape, replace(style, cross_entropy="standard")))
+        out = {key: max(0, number + here[key] - usual[key]) for key, number in out.items()}
     return out
+
+
+def _kernels(operations: Sequence[Operation]) -> dict[str, int]:
+    """Kernels of some operations, forward and backward."""
+    return {
+        "forward": sum(launched(o.forward) for o in operations),
+        "backward": sum(launched((*o.input_gradient, *o.weight_gradient)) for o in operations),
+    }
 
 
 def mask_bytes(job: Job) -> float:

@@ -34,13 +34,23 @@ def reduce_signals(rank_plan: RankPlan, chunk: int, step: int | None) -> Cuts:
 
 def with_gradients(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     """*cuts* of a chunk's first backward in a step, which makes the gradients of each part."""
-    parts = rank_plan.parts.holdings.gradients(rank_plan.stages[chunk])
     each = rank_plan.fresh_gradients / rank_plan.trainable
     out = dict(cuts)
-    for part, elements in enumerate([parts.head, *parts.layers, parts.embedding]):
+    for part, elements in enumerate(made_by_part(rank_plan, rank_plan.stages[chunk])):
         cut = out.get(part, NOTHING)
         out[part] = Cut(cut.before, (Hold("gradients", each * elements), *cut.after))
     return out
+
+
+def made_by_part(rank_plan: RankPlan, stage: Stage) -> list[int]:
+    """Trained parameters whose gradients each part of a backward makes, in the order of the parts.
+
+    The gradient of a table that is the head's and the embedding's is made with the head's.
+    """
+    parts, job = rank_plan.parts.holdings.gradients(stage), rank_plan.parts.job
+    tied = job.model.tied_embeddings and job.model.lora is None and stage.head and stage.embedding
+    table = job.padded_vocab // job.parallel.tp * job.model.embedding_width if tied else 0
+    return [parts.head + table, *parts.layers, parts.embedding - table]
 
 
 def gather_waits(rank_plan: RankPlan, chunk: int, step: int) -> Cuts:

@@ -107,6 +107,8 @@ def _opened(key: Key, value: Any, path: str, origin: Origin | None) -> dict[str,
         return load_model(value, origin=origin).to_dict()
     if key == ("training", "recompute"):
         return {"mode": value or "full"}
+    if key == ("training", "cross_entropy"):
+        return {"kind": value or "chunked"}
     if value is None:
         return {}
     raise ScenarioError(f"{path}: {dotted(key)} is {value!r}, not a mapping")

@@ -92,6 +92,18 @@ class RecomputeSpec(ScenarioSection):
     modules: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
 
 
+class CrossEntropySpec(ScenarioSection):
+    """How logits and loss are made, and in how many chunks of the tokens of a micro-batch."""
+
+    kind: str
+    chunks: Size | None = None
+
+
+CrossEntropy = Annotated[
+    Annotated[str, Tag("<name>")] | Annotated[CrossEntropySpec, Tag("<mapping>")], Discriminator(_name_or_mapping)
+]
+
+
 RecomputeMode = Literal["none", "selective", "full"]
 Recompute = Annotated[
     Annotated[RecomputeMode, Tag("<name>")] | Annotated[RecomputeSpec, Tag("<mapping>")],
@@ -123,6 +135,7 @@ class TrainingSpec(ScenarioSection):
     attention_mask: Literal["none", "gpu", "host"] = "none"
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     loss_parallel: bool | None = None
+    cross_entropy: CrossEntropy = "standard"
     moe: RoutingSpec | None = None
     moe_overlap: bool = False
     delay_wgrad: bool = False

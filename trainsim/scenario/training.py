@@ -17,6 +17,7 @@ from trainsim.scenario.context import Context
 from trainsim.scenario.documents import resolve_documents
 from trainsim.scenario.fields import short_length
 from trainsim.scenario.gradients import accumulation_dtype, gradient_bytes
+from trainsim.scenario.loss import resolve_loss
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.recomputation import resolve_recompute
 from trainsim.scenario.rollout import resolve_rollout
@@ -59,6 +60,7 @@ def resolve_training(
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
         loss_parallel=parallel_loss(context, framework),
+        **resolve_loss(context),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
         rollout=resolve_rollout(context, model, cluster, parallel, batches.global_batch, length=sequence_length),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from trainsim.contracts.job import Job
+from trainsim.contracts.job import Job, Training
 from trainsim.scenario.context import Context
 from trainsim.scenario.gradients import gradient_dtype
 from trainsim.scenario.named import written_names
@@ -71,9 +71,16 @@ def _training(context: Context, job: Job) -> dict[str, Any]:
         or gradient_dtype(training.gradient_bytes, training.precision),
         "loss_scaling": spec.loss_scaling,
         "sequence_length": training.padded_from or training.sequence_length,
+        "cross_entropy": _cross_entropy(training),
         **({} if training.rollout is None else {"rollout": _given(asdict(training.rollout))}),
         "recompute": {"mode": training.recompute, **parts} if parts else training.recompute,
     }
+
+
+def _cross_entropy(training: Training) -> Any:
+    """How the loss is made, with the chunks that were given."""
+    kind, chunks = training.cross_entropy, training.loss_chunks
+    return {"kind": kind, "chunks": chunks} if chunks else kind
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
