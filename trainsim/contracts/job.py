@@ -131,6 +131,7 @@ class Training:
     loss_parallel: bool = True  # the loss works on a vocabulary that is cut over tp
     cross_entropy: str = "standard"  # how logits and loss are made (models/cross_entropies)
     loss_chunks: int | None = None  # parts of a micro-batch's tokens whose logits are made at once; None: the usual
+    kept_logits: bool | str = False  # the caller keeps them until the backward is over; outputs: keys and values too
     routing: Routing = Routing()
     moe_overlap: bool = False  # tokens are on their way to experts while another microbatch computes
     decoder_length: int | None = None  # tokens of a sequence in the decoder, if there is an encoder before it

@@ -12,6 +12,7 @@ from typing import Protocol
 from trainsim.contracts.groups import TENSOR
 from trainsim.contracts.instructions import Hold, Instruction, Kernel, Meet, Piece, Send, Signal, Template, Wait
 from trainsim.program.detail import coarsen
+from trainsim.program.kept_results import kept_anyway, kept_keys, kept_logits
 from trainsim.program.layer_work import mask_bytes_made
 from trainsim.program.parts import Parts
 from trainsim.program.pieces import Block, Overlapped, lane
@@ -80,6 +81,8 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse
         main += [*here, Hold("temporary", -needed), *cut.after]
     if parts.vocabulary is not None:
         main += [Signal(HIDDEN)] if stage.head else _both(cuts.get(0))  # the head's part is on every rank
+    main += [Hold("logits", kept_logits(parts, stage) - kept_anyway(parts, stage))]
+    main += [Hold("activations", kept_keys(parts, stage))]
     if stage.after is not None:
         main += [Hold("activations", parts.kept_output(stage)), *_send(parts, stage, stage.after, "forward")]
     return Pass("F", stage, tuple(main), lanes)
@@ -92,7 +95,7 @@ def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coars
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("B", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
+    return Pass("B", stage, (*received, *main, *_let_go(parts, stage), *sent), lanes)
 
 
 def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
@@ -100,7 +103,7 @@ def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: 
     main, lanes = _back(parts, stage, "input_gradient", cuts=cuts or {}, coarse=coarse)
     received = [] if stage.after is None else _receive(parts, stage, "backward")
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
-    return Pass("I", stage, (*received, *main, Hold("activations", -parts.kept_output(stage)), *sent), lanes)
+    return Pass("I", stage, (*received, *main, *_let_go(parts, stage), *sent), lanes)
 
 
 def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
@@ -128,9 +131,17 @@ def _back(parts: Parts, stage: Stage, half: str, *, cuts: Cuts, coarse: bool) ->
         cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
         needed = block.transient if here and first else 0.0
         main += [*cut.before, Hold("temporary", needed), *here, Hold("temporary", -needed), *_given_back(block, half)]
+        if half != "weight_gradient" and part == 0:  # the head
+            main.append(Hold("logits", kept_anyway(parts, stage)))
         main += cut.after
         lanes = _appended(lanes, overlapped)
     return main, lanes
+
+
+def _let_go(parts: Parts, stage: Stage) -> Iterator[Hold]:
+    """Results of a stage that nobody keeps any longer once its backward is over."""
+    yield Hold("activations", -parts.kept_output(stage) - kept_keys(parts, stage))
+    yield Hold("logits", -kept_logits(parts, stage))
 
 
 def _given_back(block: Block, half: str) -> Iterator[Hold]:

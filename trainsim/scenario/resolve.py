@@ -18,6 +18,7 @@ from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
 from trainsim.scenario.frozen_rules import check_frozen
 from trainsim.scenario.limits import limits, model_limits
+from trainsim.scenario.modes import check_modes, with_graphs
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.perturbations import perturbations
@@ -52,7 +53,7 @@ def resolve(context: Context) -> Resolved:
     for fault in limits(context.spec):
         context.require(fault, NotBuilt)
     spec = context.spec
-    framework = find_framework(context)
+    framework = with_graphs(context, find_framework(context))
     model, cluster = find_model(context), find_cluster(context)
     for fault in model_limits(model, spec):
         context.require(fault, NotBuilt)
@@ -84,12 +85,10 @@ def resolve(context: Context) -> Resolved:
 
 
 def _check(context: Context, job: Job) -> None:
-    """Raise for rules that are about several sections; note what they say and what has no effect."""
-    check_context_parallel(context, job)
-    check_sharding(context, job)
-    check_rollout(context, job)
-    check_frozen(context, job)
-    check_activations(context, job)
+    """Raise for what does not go together in a job, and note what is worth knowing of the rest."""
+    checks_of = (check_context_parallel, check_sharding, check_rollout, check_frozen, check_activations, check_modes)
+    for check in checks_of:
+        check(context, job)
     note_without_effect(context, job)
     _note_vocabulary(context, job)
 

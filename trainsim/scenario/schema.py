@@ -136,6 +136,8 @@ class TrainingSpec(ScenarioSection):
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     loss_parallel: bool | None = None
     cross_entropy: CrossEntropy = "standard"
+    kept_logits: bool | Literal["outputs"] = False
+    cuda_graphs: bool | None = None
     moe: RoutingSpec | None = None
     moe_overlap: bool = False
     delay_wgrad: bool = False

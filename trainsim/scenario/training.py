@@ -60,6 +60,7 @@ def resolve_training(
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
         loss_parallel=parallel_loss(context, framework),
+        kept_logits=spec.kept_logits,
         **resolve_loss(context),
         loss_scaling=spec.precision == "fp16" and spec.loss_scaling == "dynamic",
         rollout=resolve_rollout(context, model, cluster, parallel, batches.global_batch, length=sequence_length),
