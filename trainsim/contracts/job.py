@@ -119,6 +119,7 @@ class Training:
     gradient_bytes: int = 4  # per element on the wire
     accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's
     optimizer: Optimizer = field(default_factory=partial(load_optimizer, "adam"))
+    optimizer_in_backward: bool = False  # each parameter is updated as soon as its gradient is there
     recompute: str = "none"  # none | selective | full
     recompute_modules: tuple[str, ...] = ()  # of selective recomputation; (): the framework's
     recompute_policy: str | None = None  # of selective recomputation (models/recompute.py); None: the framework's

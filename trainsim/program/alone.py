@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from trainsim.contracts.groups import Queue
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.sharding.flights import Flight, FlightPlan, FlightStep, PassFlights, PassMoment, Role
+from trainsim.sharding.flights import KERNELS, Flight, FlightPlan, FlightStep, PassFlights, PassMoment, Role, moment_of
 
 
 def excess(parts: Parts, plan: FlightPlan) -> float:
@@ -95,7 +95,7 @@ class _PassClock:
         self.late += seconds
 
     def _seconds(self, step: FlightStep, chain: Queue) -> float:
-        if step.operation == "traffic":
+        if step.operation in KERNELS:
             return self.parts.blocks.traffic("copy", step.nbytes, "copy").seconds
         return self.parts.network.crowded_seconds(step.over.on(chain), step.operation, step.nbytes)
 
@@ -111,11 +111,9 @@ class _Here:
 
 def _by_moment(beside: PassFlights) -> dict[PassMoment, _Here]:
     out: dict[PassMoment, _Here] = {}
-    when = {f.name: f.issued for f in beside.flights}
+    by_name = {f.name: f for f in beside.flights}
     for flight in beside.flights:
-        issued = flight.issued if isinstance(flight.issued, PassMoment) else when[flight.issued]
-        assert isinstance(issued, PassMoment)
-        out.setdefault(issued, _Here()).issued.append(flight)
+        out.setdefault(moment_of(flight, by_name), _Here()).issued.append(flight)
         if flight.needed is not None:
             out.setdefault(flight.needed, _Here()).needed.append(flight)
     for moment, mark in beside.marks:

@@ -8,11 +8,12 @@ pass itself carries out meet on a communicator of their own, since a communicato
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from trainsim.contracts.instructions import Hold, Kernel, Meet, Piece, Signal, Template, Wait
 from trainsim.program.block_costs import Blocks
 from trainsim.program.templates import Cut
-from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role
+from trainsim.sharding.flights import UPDATE, Flight, FlightStep, PassFlights, PassMoment, Role
 
 
 def cuts(beside: PassFlights, role: Role, blocks: Blocks) -> dict[int, Cut]:
@@ -90,7 +91,10 @@ def _left(flight: Flight) -> Iterator[Hold]:
 def _steps(flight: Flight, blocks: Blocks) -> Iterator[Kernel | Meet]:
     for step in flight.steps:
         group, stream = step.over.on(flight.chain), "offload" if step.over.alone else "dp"
-        if step.operation == "traffic":
+        if step.operation == UPDATE:
+            made = blocks.traffic(flight.name, step.nbytes, "optimizer")
+            yield made if not flight.beside else replace(made, stream="dp")
+        elif step.operation == "traffic":
             yield _traffic(flight.name, step, blocks, "dp")
         elif group.alone or blocks.network.has(group):
             yield Meet(flight.name, stream, group, step.operation, step.nbytes, stream=stream)

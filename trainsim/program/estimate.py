@@ -19,6 +19,7 @@ from trainsim.contracts.groups import EXPERTS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
 from trainsim.program import activation_offload, offload
 from trainsim.program.alone import excess
+from trainsim.program.early_updates import early_update
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.pieces import Block
@@ -200,7 +201,10 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     """Optimizer, norm and the step's fixed host time on the rank with most parameters."""
     job = parts.job
     done, skipped = 1 - _skipped(parts), _skipped(parts)
-    optimizer = done * max(offload.step_seconds(RankPlan(parts=parts, rank=ranks[0])) for ranks in kinds)
+    if job.training.optimizer_in_backward:
+        optimizer = early_seconds(parts)
+    else:
+        optimizer = done * max(offload.step_seconds(RankPlan(parts=parts, rank=ranks[0])) for ranks in kinds)
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
     flushed = not facts(job.pipeline.schedule).asynchronous
     sharding = parts.sharding(0)
@@ -213,6 +217,16 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
         if parts.vocabulary is not None:  # the first stage sums the parts of the others, one after the other
             embedding *= 1 - 1 / job.parallel.pp
     return updates * (optimizer + embedding) + _host(job) + norm
+
+
+def early_seconds(parts: Parts) -> float:
+    """Seconds of updates on the compute chain of a backward; those beside it count where they stick out."""
+    rank_plan = RankPlan(parts=parts, rank=0)
+    if rank_plan.sharding.flights:
+        return 0.0
+    trained, (stage,) = [held for held in rank_plan.held if held.group.trained], rank_plan.stages
+    shares = [n / rank_plan.trainable for n in parts.holdings.gradients(stage).parts if n]
+    return sum(early_update(parts.blocks, trained, share).seconds for share in shares)
 
 
 def _host(job: Job) -> float:

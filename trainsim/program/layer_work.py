@@ -30,6 +30,8 @@ def style_for(job: Job) -> Style:
     nbytes = style.accumulation_bytes
     if job.training.accumulation_dtype is not None and nbytes:
         nbytes = job.training.number_bytes + 2 * gradient_bytes(job)
+    if job.training.optimizer_in_backward:
+        nbytes = 0.0  # nothing is summed
     return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
 
 

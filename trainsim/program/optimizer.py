@@ -14,9 +14,10 @@ from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.costs.kernels import cost
 from trainsim.models.matrices import Matrix, Tensors
 from trainsim.models.operations import Gemm
+from trainsim.program.early_updates import copied_bytes, moved_bytes
 from trainsim.program.parts import Parts
-from trainsim.program.states import shapes, state_length
-from trainsim.sharding.parameter_groups import Held, shared
+from trainsim.program.states import shapes
+from trainsim.sharding.parameter_groups import Held
 from trainsim.sharding.plan import ShardingPlan
 from trainsim.sharding.replicas import within
 
@@ -29,16 +30,14 @@ def optimizer_step(parts: Parts, rank: int, sharding: ShardingPlan, *, stays: fl
 
     *stays* is the part of the states that is on the GPU.
     """
-    job, moved = parts.job, 0.0
-    optimizer = job.training.optimizer
-    per_parameter = job.framework.kernels.optimizer_bytes_per_parameter
-    for held, square in zip(_trained(parts, rank, sharding), _trained(parts, rank, sharding, tp=1), strict=True):
-        tensors, shard = shapes(job, held.group), held.shards.optimizer
-        moved += per_parameter * optimizer.traffic(tensors, like=state_length(job)) * held.group.total / shard * stays
-        if optimizer.iterations and tensors.matrices:
-            yield from _gathers(parts, held, optimizer.gather_bytes)
-            yield from _orthogonal(parts, shapes(job, square.group), shard, optimizer.iterations)
-    yield parts.blocks.traffic("optimizer", moved + _copied(parts, rank, sharding), "optimizer")
+    job, optimizer = parts.job, parts.job.training.optimizer
+    held = _trained(parts, rank, sharding)
+    for one, square in zip(held, _trained(parts, rank, sharding, tp=1), strict=True):
+        if optimizer.iterations and shapes(job, one.group).matrices:
+            yield from _gathers(parts, one, optimizer.gather_bytes)
+            yield from _orthogonal(parts, shapes(job, square.group), one.shards.optimizer, optimizer.iterations)
+    moved = moved_bytes(job, held, stays) + copied_bytes(job, held)
+    yield parts.blocks.traffic("optimizer", moved, "optimizer")
 
 
 def _trained(parts: Parts, rank: int, sharding: ShardingPlan, *, tp: int | None = None) -> list[Held]:
@@ -48,13 +47,8 @@ def _trained(parts: Parts, rank: int, sharding: ShardingPlan, *, tp: int | None 
 
 def gradient_check(parts: Parts, rank: int) -> Kernel:
     """The pass over the gradients that finds an overflow."""
-    return parts.blocks.traffic("overflow check", _copied(parts, rank, parts.sharding(rank)), "optimizer")
-
-
-def _copied(parts: Parts, rank: int, sharding: ShardingPlan) -> float:
-    """Traffic of copies of the gradients that a rank has at the end of a step, bytes."""
-    held = shared((held.group.total, held.shards.gradients) for held in _trained(parts, rank, sharding))
-    return parts.job.framework.kernels.gradient_copy_bytes_per_parameter * held
+    held = _trained(parts, rank, parts.sharding(rank))
+    return parts.blocks.traffic("overflow check", copied_bytes(parts.job, held), "optimizer")
 
 
 def _gathers(parts: Parts, held: Held, nbytes: float) -> Iterator[Meet]:

@@ -20,6 +20,7 @@ from trainsim.models.layers import (
 from trainsim.models.lora import first_layer
 from trainsim.program.block_costs import Blocks
 from trainsim.program.detail import merged
+from trainsim.program.early_updates import with_early_updates
 from trainsim.program.experts import expert_shape, loads, with_load
 from trainsim.program.holdings import Holdings
 from trainsim.program.layer_work import head_launches, style_for
@@ -101,11 +102,13 @@ class Parts:
 
     def _plan(self, rank: int) -> ShardingPlan:
         job, copies = self.job, self.network.replicas
-        plan = strategies[job.sharding.strategy].plan
+        plan, groups = strategies[job.sharding.strategy].plan, self.holdings.groups(rank)
+        if job.training.optimizer_in_backward:
+            return with_early_updates(job, plan(job, rank, groups), groups)
         if copies == 1:
-            return plan(job, rank, self.holdings.groups(rank))
+            return plan(job, rank, groups)
         late = replace(job, sharding=replace(job.sharding, overlap=False))
-        return plan(late, rank, self.holdings.groups(rank)).twice(copies)
+        return plan(late, rank, groups).twice(copies)
 
     def message_way(self, rank: int, there: int, direction: str) -> Messages:
         """The communicator of a message from pipeline rank *rank* to rank *there*.

@@ -209,6 +209,7 @@ class RankPlan:
         layout, vocabulary = self.parts.job.framework.memory.states, self.parts.vocabulary
         shares = any(shards.gradients > 1 for _, shards in self.held)
         told = self.sharding.flights or shares  # the strategy says when they come and go
+        told = told or self.parts.job.training.optimizer_in_backward
         if not layout.fresh or told or self.schedule.asynchronous or vocabulary is not None:
             return 0.0
         return gradient_bytes(self.parts.job) * self.trainable

@@ -116,6 +116,8 @@ def shapes(job: Job, group: ParameterGroup) -> Tensors:
 
 def _gradients(job: Job, trained: Sequence[Held]) -> float:
     layout, low, summed = job.framework.memory.states, job.training.number_bytes, gradient_bytes(job)
+    if job.training.optimizer_in_backward:
+        return 0.0  # each is dropped as soon as it was used
     nbytes = shared((summed * group.total, shards.gradients) for group, shards in trained)
     if layout.beside == "buckets" or (layout.beside == "low" and low < summed):
         nbytes += (summed if layout.beside == "buckets" else low) * sum(group.total for group, _ in trained)
@@ -149,6 +151,8 @@ def _step(job: Job, trained: Sequence[Held]) -> float:
     """Temporaries of the update: the fp32 copy of 16-bit gradients, and what whole-model operations leave behind."""
     layout, updated = job.framework.memory.states, owned(trained)
     nbytes = 0.0
+    if job.training.optimizer_in_backward:
+        return nbytes
     if layout.gradient_cast == "step" and gradient_bytes(job) < FULL:
         limit = sub_group(job) if any(shards.weights > 1 for _, shards in trained) else 0.0
         nbytes += FULL * (min(updated, limit) if limit else updated)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from trainsim.contracts.groups import ALONE, MODEL, REPLICAS, STAGES, WORLD, Ends, Group, Queue
 from trainsim.contracts.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
 from trainsim.program import offload
+from trainsim.program.early_updates import early_update
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
 from trainsim.program.rank import RankPlan
@@ -39,6 +40,23 @@ def with_gradients(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     for part, elements in enumerate(made_by_part(rank_plan, rank_plan.stages[chunk])):
         cut = out.get(part, NOTHING)
         out[part] = Cut(cut.before, (Hold("gradients", each * elements), *cut.after))
+    return out
+
+
+def with_early_updates(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
+    """*cuts* of a backward that updates the parameters of each part behind it.
+
+    The gradient of a table that is the head's and the embedding's waits for the second part of it.
+    """
+    stage, size = rank_plan.stages[chunk], float(rank_plan.parts.job.training.number_bytes)
+    trained = [held for held in rank_plan.held if held.group.trained]
+    ready, made = rank_plan.parts.holdings.gradients(stage).parts, made_by_part(rank_plan, stage)
+    out = dict(cuts)
+    for part, (elements, first) in enumerate(zip(ready, made, strict=True)):
+        cut, pieces = out.get(part, NOTHING), list[Piece]([Hold("gradients", size * (first - elements))])
+        if elements:
+            pieces.append(early_update(rank_plan.parts.blocks, trained, elements / rank_plan.trainable))
+        out[part] = Cut(cut.before, (*pieces, *cut.after))
     return out
 
 
@@ -125,7 +143,9 @@ def update(rank_plan: RankPlan, number: int) -> Template:
     """
     sharding, has_replicas = rank_plan.sharding, rank_plan.replicated
     out: list[Piece] = [*_reduced(rank_plan), *_agreed(rank_plan, number)]
-    if rank_plan.skips(number):
+    if rank_plan.parts.job.training.optimizer_in_backward:
+        pass  # its parameters are new already
+    elif rank_plan.skips(number):
         out.append(gradient_check(rank_plan.parts, rank_plan.rank))
     else:
         temporary = rank_plan.states().step_transient * offload.on_gpu(rank_plan)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainsim.contracts.job import Job
+from trainsim.contracts.job import Job, Skip
 from trainsim.errors import NotBuilt
 from trainsim.frameworks import Framework
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
+from trainsim.sharding import strategies
+from trainsim.sharding.replicas import replicas
 
-GRAPHS, LOGITS = "training.cuda_graphs", "training.kept_logits"
+GRAPHS, LOGITS, EARLY = "training.cuda_graphs", "training.kept_logits", "training.optimizer_in_backward"
 
 
 def with_graphs(context: Context, framework: Framework) -> Framework:
@@ -24,8 +26,13 @@ def with_graphs(context: Context, framework: Framework) -> Framework:
 
 def check_modes(context: Context, job: Job) -> None:
     """Raise for the first mode that does not go together with the rest of the job."""
-    for fault in (*(_graphs(job) if context.spec.training.cuda_graphs else ()), *_kept_logits(job)):
+    graphs = _graphs(job) if context.spec.training.cuda_graphs else ()
+    early = _early(job) if job.training.optimizer_in_backward else ()
+    for fault in (*graphs, *_kept_logits(job), *early):
         context.require(fault, NotBuilt)
+    if job.training.optimizer_in_backward:
+        reason = "gradients are never all there, so nothing is clipped by their norm, which nobody works out"
+        context.derived(EARLY, "true", reason)
 
 
 def _graphs(job: Job) -> Iterator[Fault]:
@@ -50,3 +57,30 @@ def _kept_logits(job: Job) -> Iterator[Fault]:
         yield Fault(LOGITS, "pipeline.vocabulary_parallel has no caller that gets logits; false would work")
     if kept == "outputs" and job.parallel.pp > 1:
         yield Fault(LOGITS, "stages of a pipeline give no keys and values to a caller; true would work, or pp: 1")
+
+
+def _early(job: Job) -> Iterator[Fault]:
+    """Updates need gradients that are complete when the backward has made them, and states that are here."""
+    training, strategy = job.training, strategies[job.sharding.strategy]
+    if training.microbatches > 1:
+        few = job.training.micro_batch * job.parallel.dp
+        reason = f"gradients of {training.microbatches} micro-batches are summed before anything is updated"
+        yield Fault(EARLY, f"{reason}; gradient_accumulation: 1 (global_batch: {few}) would work")
+    if job.parallel.pp > 1:
+        yield Fault(EARLY, "not simulated in a pipeline; pp: 1 would work")
+    if not strategy.updates_in_backward and (replicas(job) > 1 or strategy.every_pass):
+        able = ", ".join(name for name in strategies if strategies[name].updates_in_backward)
+        reason = f"{strategy.title} reduces gradients in buckets and updates once all are there"
+        yield Fault(EARLY, f"{reason}; {able} would work, or a single replica")
+    if job.sharding.offload.any:
+        yield Fault(EARLY, "not simulated with states off the GPU; sharding.offload: none would work")
+    if job.framework.family in ("megatron", "deepspeed"):
+        reason = f"{job.framework.name} sums gradients in a buffer of all of them"
+        yield Fault(EARLY, f"{reason}; a framework of PyTorch's own would work, such as pytorch-fsdp2")
+    if training.optimizer.iterations:
+        yield Fault(EARLY, f"not simulated with {training.optimizer.name}, which works on whole matrices; adamw works")
+    if training.loss_scaling:
+        reason = "an overflow anywhere has to be known before anything is updated"
+        yield Fault(EARLY, f"{reason}; precision: bf16 would work, or loss_scaling: none")
+    if any(isinstance(what, Skip) for what in job.what_if):
+        yield Fault(EARLY, "what_if skips an update that is over before anybody knows; leave one of them out")

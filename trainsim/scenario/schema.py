@@ -128,6 +128,7 @@ class TrainingSpec(ScenarioSection):
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     accumulation_dtype: Literal["fp32", "fp16", "bf16"] | None = None
     optimizer: Named = "adam"
+    optimizer_in_backward: bool = False
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     activation_offload: Literal["none", "cpu"] = "none"

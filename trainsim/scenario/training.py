@@ -50,6 +50,7 @@ def resolve_training(
         gradient_bytes=gradient_bytes(context, framework),
         accumulation_dtype=accumulation_dtype(context),
         optimizer=find_optimizer(context),
+        optimizer_in_backward=spec.optimizer_in_backward,
         recompute=mode,
         **recompute_parts,
         activation_offload=spec.activation_offload,

@@ -22,8 +22,14 @@ class PassMoment(NamedTuple):
     after: bool = False
 
 
+UPDATE = "update"
+"""The operation of a kernel that updates parameters."""
+KERNELS = ("traffic", UPDATE)
+"""Operations that are kernels of this rank."""
+
+
 class FlightStep(NamedTuple):
-    """A collective of ``nbytes`` (the full buffer) among the ranks ``over``, or ``traffic``: a kernel that reads and
+    """A collective of ``nbytes`` (the full buffer) among the ranks ``over``, or one of KERNELS: a kernel that reads and
     writes ``nbytes`` of memory in all."""
 
     operation: str

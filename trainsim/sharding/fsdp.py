@@ -168,6 +168,7 @@ FSDP = Strategy(
     moves_together=True,
     experts_apart=True,
     mixed_weights=True,
+    updates_in_backward=True,
     framework="pytorch-fsdp2",
     summed_by=summed_by,
     refuses=refuses,

@@ -49,6 +49,7 @@ class Strategy:
     * ``offloads``: the states that can be off the GPU; ``moves_together``: all of them or none, in fp32.
     * ``experts_apart``: it treats experts that fewer ranks hold than the layers around them as parameters of their own.
     * ``mixed_weights``: it gathers parameters of several types together.
+    * ``updates_in_backward``: a parameter can be updated as soon as its gradient is reduced.
     * ``framework``: the profile whose strategy it is.
     * ``summed_by``: the number of replicas that share the sums of gradients over microbatches.
     * ``refuses``: what does not go together with it; ``notes``: what is worth saying of a job.
@@ -65,6 +66,7 @@ class Strategy:
     moves_together: bool = False
     experts_apart: bool = False
     mixed_weights: bool = False
+    updates_in_backward: bool = False
     framework: str = "neutral"
     summed_by: Callable[[Job], int] = lambda job: 1
     refuses: Callable[[Job], Iterator[Refusal]] = lambda job: iter(())
