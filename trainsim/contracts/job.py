@@ -216,6 +216,7 @@ class Job:
     allocation: Allocation = field(default_factory=Allocation)
     algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
     what_if: tuple[Slow | Delay | Skip, ...] = ()
+    paged_out: Mapping[int, float] = field(default_factory=dict)  # pipeline rank -> bytes of paged states on the host
     detail: str = "op"  # op | layer | block
     fold: bool = True
     steps: int = 1  # back to back

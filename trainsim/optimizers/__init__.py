@@ -33,8 +33,9 @@ class Optimizer:
     """Rules for matrices of the layers, for tables (embeddings, head) and for vectors (norms, biases).
 
     ``own_types``: states have types of their own, whatever the weights are in; else they are made like their parameters
-    and are smaller where 16-bit weights have no master copy. ``iterations`` is the number of Newton-Schulz steps on
-    each whole matrix, which has to be gathered first with ``gather_bytes`` per parameter if its state is cut.
+    and are smaller where 16-bit weights have no master copy. ``paged``: they lie in memory that moves between GPU and
+    host. ``iterations`` is the number of Newton-Schulz steps on each whole matrix, which has to be gathered first with
+    ``gather_bytes`` per parameter if its state is cut.
     ``foreach_bytes`` are temporary, per parameter, where the step runs as one kernel per operation over all tensors.
     """
 
@@ -44,6 +45,7 @@ class Optimizer:
     tables: Rule
     vectors: Rule
     own_types: bool = False
+    paged: bool = False
     iterations: int = 0
     gather_bytes: float = 0.0
     foreach_bytes: float = 0.0

@@ -17,7 +17,7 @@ from itertools import product
 
 from trainsim.contracts.groups import EXPERTS, STAGES, Ends, Messages
 from trainsim.contracts.job import Job, Skip
-from trainsim.program import activation_offload, offload
+from trainsim.program import activation_offload, offload, paging
 from trainsim.program.alone import excess
 from trainsim.program.early_updates import early_update
 from trainsim.program.optimizer import gradient_check
@@ -202,7 +202,7 @@ def _update(parts: Parts, kinds: list[list[int]], updates: int) -> float:
     job = parts.job
     done, skipped = 1 - _skipped(parts), _skipped(parts)
     if job.training.optimizer_in_backward:
-        optimizer = early_seconds(parts)
+        optimizer = early_seconds(parts) + _paging_seconds(parts)
     else:
         optimizer = done * max(offload.step_seconds(RankPlan(parts=parts, rank=ranks[0])) for ranks in kinds)
     optimizer += skipped * max(gradient_check(parts, ranks[0]).seconds for ranks in kinds)
@@ -227,6 +227,13 @@ def early_seconds(parts: Parts) -> float:
     trained, (stage,) = [held for held in rank_plan.held if held.group.trained], rank_plan.stages
     shares = [n / rank_plan.trainable for n in parts.holdings.gradients(stage).parts if n]
     return sum(early_update(parts.blocks, trained, share).seconds for share in shares)
+
+
+def _paging_seconds(parts: Parts) -> float:
+    """Seconds of the copies of paged states beside such updates."""
+    rank_plan, crowded = RankPlan(parts=parts, rank=0), parts.network.crowded_seconds
+    ways = (meet for way in ("host_in", "host_out") for meet in paging.copies(rank_plan, way))
+    return sum(crowded(meet.communicator, meet.operation, meet.nbytes) for meet in ways)
 
 
 def _host(job: Job) -> float:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from trainsim.contracts.groups import ALONE, Group, Queue
 from trainsim.contracts.instructions import Instruction, Meet, Memory, Signal, Task, Template, Wait
-from trainsim.program import states
+from trainsim.program import paging, states
 from trainsim.program.optimizer import optimizer_step as gpu_step
 from trainsim.program.rank import RankPlan
 from trainsim.sharding import strategies
@@ -67,7 +67,8 @@ def optimizer_step(rank_plan: RankPlan, number: int) -> list[Instruction]:
     offload = job.sharding.offload
     out: list[Instruction] = [*_on_gpu(rank_plan)]
     if offload.optimizer == "none":
-        return [*out, *_stored(rank_plan, rank_plan.owned, ALONE)]
+        update = [*out, *_stored(rank_plan, rank_plan.owned, ALONE)]
+        return [*paging.copies(rank_plan, "host_in"), *update, *paging.copies(rank_plan, "host_out")]
     if offload.delayed_update:
         again = [Signal("offload.again", number + 1)] if number + 1 < job.steps else []
         return [*out, Wait("offload.updated"), *again]

@@ -14,6 +14,7 @@ from trainsim.program.compute_chain import ComputeChain
 from trainsim.program.layer_work import mask_bytes
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
+from trainsim.program.paging import paged_out
 from trainsim.program.parts import Parts
 from trainsim.program.rank import RankPlan
 from trainsim.program.update import reductions, update
@@ -80,7 +81,8 @@ def _memory(rank_plan: RankPlan) -> Memory:
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - rank_plan.fresh_gradients + extra.get("gradients", 0.0),
-        optimizer=held.optimizer,
+        optimizer=held.optimizer - paged_out(rank_plan),
+        host=paged_out(rank_plan),
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.memory.fixed,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from trainsim.contracts.groups import ALONE, MODEL, REPLICAS, STAGES, WORLD, Ends, Group, Queue
 from trainsim.contracts.instructions import EARLY, Hold, Instruction, Kernel, Meet, Piece, Signal, Task, Template, Wait
-from trainsim.program import offload
+from trainsim.program import offload, paging
 from trainsim.program.early_updates import early_update
 from trainsim.program.optimizer import gradient_check
 from trainsim.program.parts import Parts
@@ -144,7 +144,8 @@ def update(rank_plan: RankPlan, number: int) -> Template:
     sharding, has_replicas = rank_plan.sharding, rank_plan.replicated
     out: list[Piece] = [*_reduced(rank_plan), *_agreed(rank_plan, number)]
     if rank_plan.parts.job.training.optimizer_in_backward:
-        pass  # its parameters are new already
+        for way in ("host_in", "host_out"):  # its parameters are new already
+            out += paging.copies(rank_plan, way)
     elif rank_plan.skips(number):
         out.append(gradient_check(rank_plan.parts, rank_plan.rank))
     else:

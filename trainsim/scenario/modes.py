@@ -30,6 +30,9 @@ def check_modes(context: Context, job: Job) -> None:
     early = _early(job) if job.training.optimizer_in_backward else ()
     for fault in (*graphs, *_kept_logits(job), *early):
         context.require(fault, NotBuilt)
+    if job.training.optimizer.paged:
+        reason = "states are on the GPU as far as there is room, the rest on the host and copied both ways each step"
+        context.derived("training.optimizer", job.training.optimizer.name, reason)
     if job.training.optimizer_in_backward:
         reason = "gradients are never all there, so nothing is clipped by their norm, which nobody works out"
         context.derived(EARLY, "true", reason)

@@ -96,11 +96,11 @@ class Scenario:
 
     def run(self, phase: Callable[[str], None] = lambda name: None) -> Result:
         """Simulate one step; *phase* is told what is being done. Raises what ``resolve`` raises."""
+        from trainsim.analysis.paged import simulate_paged
         from trainsim.result.result import Result
-        from trainsim.simulate import simulate
 
         resolved = self._resolved
-        return Result(simulation=simulate(resolved.job, phase), scenario=deepcopy(dict(resolved.values)))
+        return Result(simulation=simulate_paged(resolved.job, phase), scenario=deepcopy(dict(resolved.values)))
 
     def to_dict(self) -> dict[str, Any]:
         """The values as they were given; ``from_dict`` reads them back."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from trainsim.analysis.memory import NEARLY_FULL
+from trainsim.analysis.paged import simulate_paged
 from trainsim.contracts.job import Job
 from trainsim.errors import ScenarioError
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
-from trainsim.simulate import simulate
 from trainsim.tables.cells import Sign
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ def run(scenario: Scenario, job_change: Callable[[Job], Job] | None = None) -> R
     """The result of *scenario*, whose job is changed first where *job_change* says how."""
     if job_change is None:
         return scenario.run()
-    return Result(simulation=simulate(job_change(scenario.resolve())))
+    return Result(simulation=simulate_paged(job_change(scenario.resolve())))
 
 
 def as_scenario(given: Scenario | str | Path) -> Scenario:
