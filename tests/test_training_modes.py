@@ -11,6 +11,7 @@ from trainsim.errors import NotBuilt
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.sharding import strategies
+from trainsim.study.ways import MEMORY, suggestions
 
 ALONE: dict[str, Any] = {"parallel__tp": 1, "parallel__pp": 1}
 OFFLOADED = {"sharding": {"strategy": "zero2", "offload": {"optimizer": "cpu"}}}
@@ -136,3 +137,19 @@ def test_outputs_kept_by_a_training_loop(kept: bool | str, gigabytes: float) -> 
         },
     }  # fmt: skip
     assert active(Scenario.from_dict(given).run()) == pytest.approx(gigabytes, rel=0.02)
+
+
+def test_what_fits_knows_the_modes() -> None:
+    """Each is offered where it changes something, and can be made."""
+    alone = {"framework": "pytorch-fsdp2", **ALONE, "training__global_batch": 16, "sharding__strategy": "fsdp"}
+    base = scenario(**alone)
+    offered = [change for change in suggestions(base, MEMORY) if change.kind in ("loss", "update", "optimizer")]
+    keys = [key for change in offered for key in change.values]
+    assert {"training.cross_entropy", "training.optimizer_in_backward", "training.optimizer"} == set(keys)
+    for change in offered:
+        changed = base.replace(change.values)
+        assert changed.resolve() != base.resolve()
+        again = {c.title for c in suggestions(changed, MEMORY)}
+        assert change.title not in again or change.kind == "optimizer"
+    megatron = scenario(**alone | {"framework": "megatron-core"})
+    assert not [change for change in suggestions(megatron, MEMORY) if change.kind in ("loss", "update")]
