@@ -82,10 +82,10 @@ def _memory(rank_plan: RankPlan) -> Memory:
         weights=held.weights + extra.get("weights", 0.0),
         gradients=held.gradients - rank_plan.fresh_gradients + extra.get("gradients", 0.0),
         optimizer=held.optimizer - paged_out(rank_plan),
-        host=paged_out(rank_plan),
+        host=host_bytes(rank_plan) + paged_out(rank_plan),
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
         framework=framework.memory.fixed,
         slack=framework.memory.allocator_slack,
     )
-    return with_offload(rank_plan, replace(memory, host=host_bytes(rank_plan)))
+    return with_offload(rank_plan, memory)
