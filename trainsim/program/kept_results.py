@@ -29,9 +29,9 @@ def kept_logits(parts: Parts, stage: Stage) -> float:
 
 def kept_anyway(parts: Parts, stage: Stage) -> float:
     """The part of them that the head's own backward needs: 16-bit logits of a compiled loss in chunks."""
-    training, kernels = parts.job.training, parts.job.framework.kernels
+    training, compiled = parts.job.training, parts.job.framework.compiled is not False
     chunked = training.cross_entropy == "chunked" and training.loss_chunks != 1
-    return kept_logits(parts, stage) if chunked and kernels.fused_pointwise else 0.0
+    return kept_logits(parts, stage) if chunked and compiled else 0.0
 
 
 def kept_keys(parts: Parts, stage: Stage) -> float:

@@ -57,8 +57,8 @@ def _loss(head: Head, rows: Sequence[int]) -> Operation:
     held, logits, largest = style.saved.logits, float(tokens * head.width), float(rows[0] * head.width)
     ahead, back = head.softcap_passes
     bent = element * (ahead > 0)  # the tanh, which is kept where nothing is compiled
-    kept = min(held.kept, element) if style.fused_pointwise else held.kept + bent
-    whole = 0.0 if style.fused_pointwise else min(element, held.forward)  # 16-bit logits beside what is kept
+    kept = min(held.kept, element) if style.compiled else held.kept + bent
+    whole = 0.0 if style.compiled else min(element, held.forward)  # 16-bit logits beside what is kept
     beside = held.kept + bent - kept  # of one chunk
     forward: list[Step] = []
     backward: list[Step] = []
