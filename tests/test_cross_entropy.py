@@ -14,8 +14,9 @@ from trainsim.errors import TrainsimError
 from trainsim.models.cross_entropies import cross_entropies
 from trainsim.models.layers import Shape, Style, head_operations
 from trainsim.models.operations import Exchange, Gemm, Operation, works
-from trainsim.program.layer_work import shape_of, style_for
+from trainsim.program.layer_work import style_for
 from trainsim.scenario.scenario import Scenario
+from trainsim.sharding.launches import shape_of
 
 WAYS = tuple(cross_entropies)
 CHUNKED = tuple(name for name in WAYS if name != "standard")

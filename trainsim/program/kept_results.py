@@ -8,9 +8,9 @@ A variable that holds the model's output keeps them alive (transformers' ``outpu
 from __future__ import annotations
 
 from trainsim.models.decoding import cache_bytes
-from trainsim.program.layer_work import shape_of
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage, recompute_modes
+from trainsim.sharding.launches import shape_of
 
 
 def kept_logits(parts: Parts, stage: Stage) -> float:
