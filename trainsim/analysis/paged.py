@@ -35,7 +35,8 @@ def without_room(simulation: Simulation) -> dict[int, float]:
     job, lanes = simulation.job, Lanes(trace=simulation.trace)
     with suppress(TrainsimError):
         job.cluster.storage("host_out", np.arange(1))
-        over = {s.stage: s.needed - job.cluster.gpu.memory for s in memory(lanes, job.cluster.gpu.memory).per_stage}
+        room = job.cluster.memory_per_gpu
+        over = {stage.stage: stage.needed - room for stage in memory(lanes, room).per_stage}
         states = {stage: pageable(RankPlan(parts=simulation.plan.parts, rank=stage)) for stage in over}
         return {stage: min(float(ceil(nbytes) + 1), states[stage]) for stage, nbytes in over.items() if nbytes > 0}
     return {}
