@@ -62,7 +62,8 @@ def test_less_room_takes_longer(case: str) -> None:
         assert result.simulation.estimate.seconds == pytest.approx(result.step_time, rel=0.1)
         assert result.memory.gpus_fit
     if case != "pipeline":  # whose stages run out of room one after the other
-        assert runs[2].breakdown["offload"] == pytest.approx(2 * runs[1].breakdown["offload"], rel=0.02)
+        less, more = (r.breakdown["offload"] / r.memory.host.peak_per_node for r in runs[1:])
+        assert less == pytest.approx(more, rel=0.02)
 
 
 def test_states_alone_can_leave() -> None:
