@@ -14,7 +14,9 @@ from trainsim.errors import TrainsimError
 from trainsim.hardware.boards import clock_under, least_power, usable_share
 from trainsim.hardware.cluster import load_topology
 from trainsim.hardware.gpu import GPUS, gpu_names, load_gpu
+from trainsim.report.memory_page import memory_charts
 from trainsim.report.memory_table import memory_sections
+from trainsim.report.style import KEPT
 from trainsim.scenario.scenario import Scenario
 
 GIB = 2.0**30
@@ -96,6 +98,15 @@ def test_what_others_keep_is_taken_from_the_capacity_and_told(written: object, k
     assert "beyond reserved_memory" in told
     assert some.scenario["cluster"]["reserved_memory"] == written
     assert Scenario.from_dict(dict(some.scenario)).run().memory.capacity == some.memory.capacity
+
+
+def test_pictures_show_what_others_keep() -> None:
+    alone = plain().run()
+    beside = plain(reserved_memory=alone.memory.capacity - alone.memory.peak / 0.6).run()
+    for run, shown in ((alone, False), (beside, True)):
+        words = [text.get_text() for legend in run.memory_chart().legends for text in legend.get_texts()]
+        assert any(word.startswith("kept by others") for word in words) == shown, words
+        assert (KEPT in memory_charts(run)) == shown
 
 
 def test_a_job_that_fits_alone_need_not_fit_beside_others() -> None:

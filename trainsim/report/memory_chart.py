@@ -15,7 +15,7 @@ from trainsim.report.levels import STACK, Edge, Stairs, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of, verdicts
 from trainsim.report.panel import LEFT, RIGHT, WIDTH, add_axes, legend_row, time_axis
 from trainsim.report.strip import painted, strip
-from trainsim.report.style import CRITICAL, GIB, LOOKS, MEMORY
+from trainsim.report.style import CRITICAL, GIB, KEPT, LOOKS, MEMORY
 from trainsim.report.windows import Panel, checked
 from trainsim.units import format_bytes, format_number_of
 
@@ -33,8 +33,6 @@ HEAD, TITLE, FOOT = 0.4, 0.32, 0.85
 """Inches: the title, what stands above each panel, the time axis and the legend."""
 PASSES, GAP = 0.11, 0.03
 """Inches: the strip of passes under each panel, and the space above it."""
-KEPT = "#d5d5d5"
-"""What others keep of the memory."""
 TALLEST, TALL, LOW = 13.0, 2.6, 0.72
 """Inches: all panels together; the highest and the lowest panel."""
 

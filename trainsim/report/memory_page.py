@@ -14,7 +14,7 @@ from trainsim.report.compute_lane import MAIN
 from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
 from trainsim.report.levels import STACK, Edge, drawn, edges, stairs
 from trainsim.report.memory_words import peak_words, top_of
-from trainsim.report.style import LOOKS, MEMORY
+from trainsim.report.style import KEPT, LOOKS, MEMORY
 
 if TYPE_CHECKING:
     from trainsim.result.result import Result
@@ -47,10 +47,12 @@ def memory_charts(result: Result) -> str:
 
 
 def _chart(result: Result, stage: StageMemory, who: DrawnRank, top: float) -> str:
-    end, capacity = result.duration or 1.0, result.memory.capacity
+    end, capacity, usable = result.duration or 1.0, result.memory.capacity, result.memory.usable
     held = stairs(stage, (0.0, end), COLUMNS)
     areas = "".join(_area(edge, end, top) for edge in edges(held))
     full = f"<path class='full' d='M0 {_height(capacity, top)}H{WIDE}'/>" if capacity <= top else ""
+    if full and usable > capacity:
+        full = f"<path fill='{KEPT}' d='M0 {_height(usable, top)}H{WIDE}V{_height(capacity, top)}H0Z'/>{full}"
     over = " class='alarm'" if stage.needed > capacity else ""
     box = f"viewBox='0 0 {WIDE} {HIGH + 12}' preserveAspectRatio='none'"
     left, up = 100 * stage.peak_at_s / end, _height(stage.peak, top) * 100 / (HIGH + 12)

@@ -84,4 +84,5 @@ CONVENTION = (
 )
 """What MFU and HFU are."""
 CRITICAL = "#c0142b"
+KEPT = "#d5d5d5"
 GIB = 2.0**30
