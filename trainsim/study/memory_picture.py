@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainsim.analysis.memory import NEARLY_FULL
 from trainsim.figures import figure as new_figure
 from trainsim.study.memory_table import MemoryTable, PlanOnCard
 from trainsim.study.memory_table_sections import short
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GIB = 2.0**30
-SHADES = ((0.8, "#9fd19b"), (0.95, "#cfe5a0"), (1.0, "#f5e39a"), (1.5, "#f0a58a"), (float("inf"), "#dd7b73"))
-"""Colours up to a used part of the card's memory: room, full, tight, too little, far too little."""
+FITS = ((0.8, "#9fd19b"), (NEARLY_FULL, "#cfe5a0"), (float("inf"), "#f5e39a"))
+TOO_LARGE = ((1.5, "#f0a58a"), (float("inf"), "#dd7b73"))
+"""Colours up to a used part of what is fullest: room, full, tight; too little, far too little."""
 UNKNOWN = "#e2e2e2"
 
 
@@ -34,7 +36,7 @@ def _panel(axis: Any, cards: tuple[str, ...], at: dict[str, dict[str, PlanOnCard
     for y, fits in enumerate(at.values()):
         for x, card in enumerate(cards):
             ran = fits[card].ran if card in fits else None
-            axis.add_patch(_box(x, y, next(shade for most, shade in SHADES if ran.full <= most) if ran else UNKNOWN))
+            axis.add_patch(_box(x, y, _shade(fits.get(card))))
             axis.text(x, y, f"{ran.peak_memory / GIB:.1f}" if ran else "-", ha="center", va="center", fontsize=8)
     axis.set_xticks(range(len(cards)), [short(card, cards) for card in cards], fontsize=8)
     axis.set_yticks(range(len(at)), list(at), fontsize=8)
@@ -43,6 +45,13 @@ def _panel(axis: Any, cards: tuple[str, ...], at: dict[str, dict[str, PlanOnCard
     axis.tick_params(length=0)
     for spine in axis.spines.values():
         spine.set_visible(False)
+
+
+def _shade(fit: PlanOnCard | None) -> str:
+    if fit is None or fit.ran is None:
+        return UNKNOWN
+    full = fit.ran.full
+    return next(shade for most, shade in (FITS if fit.fits else TOO_LARGE) if full <= most)
 
 
 def _box(x: int, y: int, shade: Any) -> Any:

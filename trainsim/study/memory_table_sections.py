@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainsim.analysis.memory import NEARLY_FULL
 from trainsim.study.memory_rules import deepspeed_estimates, rules
 from trainsim.study.memory_table import MemoryTable, PlanOnCard
 from trainsim.study.trial import NOT_RUN
@@ -64,7 +65,7 @@ def _grid(table: MemoryTable, gpus: int) -> Section:
     rows: list[tuple[Cell, ...]] = [
         (title, *(_cell(fits.get(card)) for card in table.cards)) for title, fits in at.items()
     ]
-    note = "in brackets: it does not fit; -: it cannot be run, see below"
+    note = "in brackets: it does not fit; ~: it just fits; -: it cannot be run, see below"
     title = "On one GPU" if gpus == 1 else f"On {gpus} GPUs, each"
     return Section(title, (Table(columns=columns, rows=(*rows, room)),), note)
 
@@ -80,7 +81,7 @@ def _cell(fit: PlanOnCard | None) -> Sign:
         return Sign("-", "quiet")
     needed = f"{fit.ran.peak_memory / GIB:.1f}"
     if fit.fits:
-        return Sign(needed, "good")
+        return Sign(needed, "good") if fit.ran.full <= NEARLY_FULL else Sign(f"~{needed}", "doubtful")
     return Sign(f"({needed})", "bad") if not fit.ran.gpus_fit else Sign(f"{needed} host", "bad")
 
 
@@ -91,14 +92,14 @@ def _best(table: MemoryTable) -> Section:
             best = table.best(card, gpus)
             name = card if gpus == 1 else f"{gpus} x {card}"
             if best and best.ran:
-                rows.append((name, best.plan.title, best.ran.peak_memory, best.ran.tokens_per_s))
+                rows.append((name, best.plan.title, best.ran.peak_memory, Sign(f"{best.ran.tokens_per_s:,.0f}")))
             else:
                 rows.append((name, Sign("nothing that was tried fits", "bad"), None, None))
     columns = (
         Column("card"),
         Column("the fastest that fits", wraps=True),
         Column("memory", Unit.BYTES),
-        Column("tokens/s", Unit.NUMBER),
+        Column("tokens/s", align="right"),
     )
     note = "of plans that train all weights, if one of them fits; else of adapters"
     return Section("What fits", (Table(columns=columns, rows=tuple(rows)),), note)
