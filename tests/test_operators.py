@@ -220,7 +220,9 @@ def test_torchtune_without_compile_keeps_as_much_as_published() -> None:
     against 8,998.)"""
     framework = {"base": "pytorch-fsdp2-bf16", "compiled": False}
     assert allocated(llama(framework)) == pytest.approx(60.0, rel=0.08)
-    assert allocated(llama("pytorch-fsdp2-bf16")) == pytest.approx(51.0, rel=0.05)
+    logits = {"kept": 4, "forward": 6, "backward": 8}  # the model casts them to fp32 before its loss
+    compiled = {"base": "pytorch-fsdp2-bf16", "memory": {"saved": {"logits": logits}}}
+    assert allocated(llama(compiled)) == pytest.approx(51.0, rel=0.05)
     slower, faster = (llama(f).run().throughput.tokens_per_s_per_gpu for f in (framework, "pytorch-fsdp2-bf16"))
     assert faster == pytest.approx(8998, rel=0.06)
     assert slower == pytest.approx(7075, rel=0.15)

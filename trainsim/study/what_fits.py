@@ -165,7 +165,7 @@ def what_fits(
     >>> model = {"family": "gpt", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 65536, "max_positions": 2048}
     >>> large = Scenario.from_dict({"model": model, "cluster": machine, "training": {"micro_batch": 64}})
     >>> large.run().memory.fits, what_fits(large).change[0]
-    (False, 'micro batch 32')
+    (False, 'fused linear cross entropy')
     """
     base = as_scenario(scenario)
     return search(base, measures(base.run()), workers=workers, progress=progress).frame()
