@@ -1,5 +1,7 @@
 """Every importer over its cases: what files say, whatever is wrong with them, and that every key is told."""
 
+import time
+
 import pytest
 
 from tests.importing import Case, cases, mutations, said, sources_of, survives
@@ -132,6 +134,24 @@ def test_a_broken_file_gives_file_line_and_reason(tmp_path, text: str, message: 
     path.write_text(text)
     with pytest.raises(ScenarioError, match=message):
         import_config(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.json", "{" + ",".join(f'"k{k}": 1' for k in range(60_000)) + "}", "no importer knows this file"),
+        ("x.toml", "a = 1\n" + ".".join("k" * 40_000) + " = 1", "x.toml:2: not valid TOML: a key of too many parts"),
+        ("x.toml", ".".join(['"k"'] * 40_000) + " = 1", "a key of too many parts"),
+        ("x.yaml", "a: &a {" + "k: 1}\nb: {" + ", ".join(["<<: *a"] * 1000) + "}", "x.yaml:2: << is already given"),
+    ],
+)
+def test_files_that_take_their_square_are_read_or_refused_soon(tmp_path, name: str, text: str, message: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    start = time.process_time()
+    with pytest.raises(ScenarioError, match=message):
+        import_config(path)
+    assert time.process_time() - start < 4.0
 
 
 def findings(file: str, **facts) -> Findings:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from trainsim.errors import ScenarioError
 from trainsim.importers.shell import Script, read_script
+from trainsim.importers.shell_tests import holds
+from trainsim.importers.shell_text import said, split
 
 BASH = shutil.which("bash")
 SCRIPTS = (
@@ -154,6 +156,22 @@ def test_a_script_that_sources_itself_ends(tmp_path: Path) -> None:
     assert len(words(read_script((tmp_path / "a.sh").read_text(), folder=tmp_path))) < 64
 
 
+def test_a_script_that_sources_a_long_file_again_and_again_ends(tmp_path: Path) -> None:
+    (tmp_path / "long.sh").write_text("#" + "x" * 1_000_000)
+    with pytest.raises(ScenarioError, match="more text than anybody wrote"):
+        read_script("source long.sh\n" * 1000, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("count", "truth"), [(3000, True), (3001, False)])
+def test_any_number_of_negations_is_read(count: int, truth: bool) -> None:
+    assert holds(split(said("! " * count + "x", 1))) is truth
+
+
+def test_replacing_in_a_variable() -> None:
+    script = read_script("A=a/b/c\nB=${A/a/x}\nprog --one ${B/\\//_} --all ${A//b/yy} --none ${A//q/z}\n")
+    assert words(script) == [["prog", "--one", "x/b/c", "--all", "a/yy/c", "--none", "a/b/c"]]
+
+
 def test_a_shell_inside_is_followed() -> None:
     script = read_script("L='torchrun --nnodes 2'\nC='run.py --layers 4'\nexport L C\nsrun -N 2 bash -c '$L $C'")
     assert words(script) == [["srun", "-N", "2", "torchrun", "--nnodes", "2", "run.py", "--layers", "4"]]
@@ -192,6 +210,8 @@ def test_a_comment_after_a_backslash_does_not_end_the_line_and_is_told() -> None
         ("(" * 100, "too deep"),
         ('"$(' * 5 + "${x:-" * 100, "closed|too deep"),
         ("for a in 1 2 3 4 5 6 7 8 9 0; do " * 12 + ":; " + "done; " * 12, "more commands than anybody wrote"),
+        ("A=" + "a" * 100_000 + "\n" + "A=${A//a/aa}\n" * 9, "x.sh:6: .*grow without an end"),
+        ("A=" + "a" * 300_000 + "\nA=${A//a/$A}\n", "x.sh:2: .*grow without an end"),
     ],
 )
 def test_what_bash_could_not_read_is_refused_with_its_line(text: str, message: str) -> None:

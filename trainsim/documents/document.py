@@ -225,6 +225,8 @@ def _entries(
         line = left.start_mark.line + 1
         if not isinstance(left, yaml.ScalarNode):
             raise error(f"{file}:{line}: a key must be a word, not a list or a mapping")
+        if left.value in seen and left.value == "<<":
+            raise error(f"{file}:{line}: << is already given in line {seen['<<'][0]}; one with a list takes several")
         if left.value in seen and not last_counts:
             raise error(f"{file}:{line}: {left.value} is already given in line {seen[left.value][0]}; keep one")
         before = seen.get(left.value)

@@ -20,6 +20,7 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _WORD = re.compile(r"\$\{[^}\n]*\}|\{\{[^}\n]*\}\}|<[^>\n]*>|[A-Za-z_$@%][\w$@%.-]*")
 _TABLE = re.compile(r"\s*\[(\[?)\s*([^\]]+?)\s*\]")
 _ASSIGNED = re.compile(r"""\s*((?:[\w-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*(?:[\w-]+|"[^"\n]*"|'[^'\n]*'))*)\s*=""")
+_LONG_KEY = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""")
 _DOTTED = re.compile(r"""[\w-]+|"[^"\n]*"|'[^'\n]*'""")
 
 
@@ -33,10 +34,12 @@ def read_json_text(
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise error(f"{file}: {twice!r} stands twice in one object; keep one")
-        return dict(pairs)
+        values: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in values:
+                raise error(f"{file}: {name!r} stands twice in one object; keep one")
+            values[name] = value
+        return values
 
     try:
         data = json.loads(text.lstrip("\ufeff"), object_pairs_hook=unique, parse_constant=_no_constant)
@@ -58,6 +61,8 @@ def read_toml_text(
     >>> read_toml_text('[a]\\nb = 1', file="x.toml").origin.where(("a", "b"))
     'x.toml:2: a.b'
     """
+    if found := _LONG_KEY.search(text):  # the parser takes the square of its length
+        raise error(f"{file}:{text.count(chr(10), 0, found.start()) + 1}: not valid TOML: a key of too many parts")
     try:
         data = tomllib.loads(text.lstrip("\ufeff").replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as fault:

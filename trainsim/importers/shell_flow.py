@@ -27,7 +27,7 @@ from trainsim.importers.shell_tree import (
     Simple,
     Unreadable,
 )
-from trainsim.importers.shell_values import Values, scheduler_values
+from trainsim.importers.shell_values import MOST_LETTERS, Values, scheduler_values
 from trainsim.importers.shell_words import plain
 
 MOST_STATEMENTS = 20_000
@@ -45,7 +45,7 @@ class Flow(ABC):
     """Walks through statements; what a simple command does is said by who inherits."""
 
     def __init__(self, text: Text):
-        self.depth, self.budget = 0, MOST_STATEMENTS
+        self.depth, self.budget, self.letters = 0, MOST_STATEMENTS, MOST_LETTERS
         self.functions: dict[str, Function] = {}
         self.values = Values(frozenset(ASSIGNED.findall(text.chars)))
         self.script = Script(variables=self.values)
@@ -66,6 +66,11 @@ class Flow(ABC):
         self.depth += 1
         if self.depth > DEEPEST:
             raise Unreadable(text.line, "scripts inside each other, too deep")
+        self.letters -= len(text)
+        if self.letters < 0:
+            raise Unreadable(
+                text.line, "more text than anybody wrote; files that it reads again and again lead nowhere"
+            )
         parser = Parser(text)
         statements = parser.whole()
         self.script.remarks.extend(parser.remarks)

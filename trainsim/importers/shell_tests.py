@@ -59,9 +59,16 @@ class _Condition:
 
     def single(self) -> Truth:
         """One condition."""
-        if self._take("!"):
-            truth = self.single() if self.at < len(self.words) else False
-            return None if truth is None else not truth
+        negated = False
+        while self._take("!"):
+            negated = not negated
+            if self.at >= len(self.words):
+                return negated
+        truth = self._group()
+        return truth if truth is None or not negated else not truth
+
+    def _group(self) -> Truth:
+        """A condition in parentheses, or one without them."""
         self.depth += 1
         if self.depth < 30 and self._take("("):
             truth = self.either()

@@ -5,7 +5,7 @@ Variables of a bash script, and what words with expansions come to. What only a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from trainsim.importers.arithmetic import NoSum, Value, evaluate, number
 from trainsim.importers.shell_text import NOTHING, Text, joined, not_known, said, split
@@ -22,6 +22,7 @@ from trainsim.importers.shell_tree import (
 
 MOST_LETTERS = 4_000_000
 MOST_ITEMS = 10_000
+ENDLESS = "the script's variables grow without an end"
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 HERE = re.compile(
     r"""\s*(?:cd\s+)?(?:pwd|["']?\$\(\s*dirname\s.*\).*pwd|dirname\s+["']?(?:\$0|\$\{?BASH_SOURCE.*))\s*"""
@@ -237,7 +238,7 @@ class Values:
     def _counted(self, text: Text) -> Text:
         self.letters += len(text) + 1
         if self.letters > MOST_LETTERS:
-            raise Unreadable(text.line, "the script's variables grow without an end")
+            raise Unreadable(text.line, ENDLESS)
         return text
 
 
@@ -270,23 +271,13 @@ def _edited(value: Text, part: Parameter, argument: Text) -> Text:
 def _replaced(value: Text, part: Parameter, argument: str) -> Text:
     """*value* with one text in the place of another: ``${name/old/new}``."""
     old, _, new = argument.partition("/")
-    if not old:
+    count = value.chars.count(old) if old else 0
+    if not count:
         return value
-    pieces: list[Text] = []
-    at = 0
-    for found in _places(value.chars, old, every=part.operator == "//"):
-        pieces += [value[at:found], said(new, part.line)]
-        at = found + len(old)
-    return joined([*pieces, value[at:]])
-
-
-def _places(chars: str, old: str, *, every: bool) -> Iterator[int]:
-    at = chars.find(old)
-    while at >= 0:
-        yield at
-        if not every:
-            return
-        at = chars.find(old, at + len(old))
+    count = count if part.operator == "//" else 1
+    if len(value) + count * (len(new) - len(old)) > MOST_LETTERS:
+        raise Unreadable(part.line, ENDLESS)
+    return said(value.chars.replace(old, new, count), part.line)
 
 
 def scheduler_values(directives: Mapping[str, Text]) -> dict[str, Text]:

@@ -269,8 +269,10 @@ def _parsed(
                 _leave_open(name, word, data, unknown)
         elif name and not word.unknown:
             before = data[name]
-            several = before if isinstance(before, list) else [before]
-            data[name] = word.chars if before is True else [*several, word.chars]
+            if isinstance(before, list):
+                before.append(word.chars)
+            else:
+                data[name] = word.chars if before is True else [before, word.chars]
         elif name and data[name] is True:
             _leave_open(name, word, data, unknown)
     return data
