@@ -99,6 +99,49 @@ def test_a_scenario_with_a_machine_is_tried_on_its_own_card(capsys: pytest.Captu
     assert {row["card"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"h100-sxm5-80gb"}
 
 
+def test_the_scenarios_own_machine_is_kept() -> None:
+    """Its GPU written in place, its network and its hosts; only the number of GPUs is the table's."""
+    gpu = {"base": "h100-sxm5-80gb", "memory": "95GB", "power": "500W"}
+    cluster = {"topology": "gcp_a3_high", "nodes": 7, "gpu": gpu, "nic_bandwidth": "50Gbps"}
+    table = memory_table({**SMALL, "cluster": cluster}, gpus=[1, 16], workers=1, progress=False)
+    assert table.cards == ("h100-sxm5-80gb, changed",)
+    for fit in table.fits:
+        said = fit.outcome.trial.base.data["cluster"]
+        assert said == {"topology": "gcp_a3_high", "gpu": gpu, "nic_bandwidth": "50Gbps", "gpus": fit.gpus}
+        assert fit.ran is not None
+        assert fit.ran.capacity < 95e9
+
+
+def test_a_slower_network_is_slower() -> None:
+    def best(rate: str) -> float:
+        data = {**SMALL, "cluster": {"topology": "dgx_a100", "nic_bandwidth": rate}}
+        found = memory_table(data, gpus=[16], workers=1, progress=False).best("a100-sxm4-80gb", 16)
+        assert found is not None
+        assert found.ran is not None
+        return found.ran.tokens_per_s
+
+    assert best("25Gbps") < best("200Gbps")
+
+
+def test_accumulation_of_a_scenario_is_its_own() -> None:
+    training = {"sequence_length": 512, "micro_batch": 2, "gradient_accumulation": 4}
+    table = memory_table({**SMALL, "training": training}, cards=["l40s"], gpus=[2], workers=1, progress=False)
+    assert {fit.ran.global_batch for fit in table.fits if fit.ran} == {16}
+
+
+def test_cards_that_cannot_run_a_scenario_are_told_beside_those_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ("model.layers=2", "training.precision=fp8", "parallel.tp=1", "parallel.pp=1")
+    words = ["memory", "quickstart", "--cards", "v100-sxm2-32gb,l40s", "--gpus", "2"]
+    words += [word for change in changes for word in ("--set", change)]
+    assert status(*words, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    refused = [row for row in rows if row["card"] == "v100-sxm2-32gb"]
+    assert all("v100-sxm2-32gb has no fp8 units" in row["error"] for row in refused)
+    assert any(row["fits"] for row in rows if row["card"] == "l40s")
+    assert status(*words) == 0
+    assert "v100-sxm2-32gb in dgx1_v100" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from trainsim.errors import ScenarioError
+from trainsim.hardware.cluster import Cluster, load_topology
 from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.hardware.topology import TOPOLOGIES
 from trainsim.models.transformer import Transformer
@@ -20,6 +20,8 @@ from trainsim.study.trial import Change, Measures, Outcome, Trial, measures
 
 WITHOUT_NVLINK, WITH_NVLINK = "pcie_box", "dgx_h100"
 """Machines for cards that no shipped topology has."""
+COUNTS = ("nodes", "gpus", "on_nodes")
+"""Keys of a cluster that say how many GPUs: the table does."""
 USUAL: Mapping[str, Any] = {
     "framework": "transformers",
     "sharding": {"strategy": "ddp"},
@@ -70,10 +72,12 @@ class PlanOnCard:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTable:
-    """All that was tried with ``base``, whose machine is the first card; ``interrupted``: not everything was."""
+    """All that was tried with ``base``, the first that could be run; ``machines`` has a node of each card's machine;
+    ``interrupted``: not everything was tried."""
 
     base: Scenario
     fits: tuple[PlanOnCard, ...]
+    machines: Mapping[str, Cluster]
     interrupted: bool = False
 
     @cached_property
@@ -117,15 +121,21 @@ def memory_table(
     """The plans of ``memory_plans.yaml`` with the model and whatever else *data*, a scenario's mapping, says.
 
     *cards* are names of GPUs (none: the scenario's own, if it names a machine, else the usual ones), *gpus* how many of
-    them. Raises what the model raises; a plan that cannot run is a row that says why.
+    them. The scenario's own card is tried in the scenario's machine, others in one that has them. Raises what the model
+    raises; a plan that cannot run is a row that says why.
     """
-    named = tuple(cards) or ((_own_card(data),) if "topology" in (data.get("cluster") or {}) else usual_cards())
+    given = data.get("cluster") or {}
+    own = _machine(given) if "topology" in given else None
+    named = tuple(cards) or ((own.gpu.name,) if own else usual_cards())
     whole = {**data, **{key: _over(value, data.get(key)) for key, value in USUAL.items()}}
     tried: list[tuple[Plan, str, int, Trial]] = []
     bases: list[Scenario] = []
-    for count in gpus:
-        for card in named:
-            base = _on(whole, load_gpu(card), card, count, data.get("cluster") or {})
+    machines: dict[str, Cluster] = {}
+    for card in named:
+        cluster = _elsewhere(given, card) if own is None or card != own.gpu.name else _without(given, COUNTS)
+        machines[card] = _machine(cluster)
+        for count in gpus:
+            base = _on(whole, machines[card].gpu, cluster, count)
             bases.append(base)
             tried += [(plan, card, count, _trial(base, plan)) for plan in plans() if count > 1 or not plan.several]
     runner = Runner(keep=measures, workers=workers, progress=progress)
@@ -134,7 +144,8 @@ def memory_table(
         PlanOnCard(plan=plan, card=card, gpus=count, outcome=outcome)
         for (plan, card, count, _), outcome in zip(tried, outcomes, strict=True)
     ]
-    return MemoryTable(base=bases[0], fits=tuple(fits), interrupted=runner.interrupted)
+    base = next((fit.outcome.trial.base for fit in fits if fit.ran), bases[0])
+    return MemoryTable(base=base, fits=tuple(fits), machines=machines, interrupted=runner.interrupted)
 
 
 def _over(usual: Any, given: Any) -> Any:
@@ -142,28 +153,33 @@ def _over(usual: Any, given: Any) -> Any:
     return {**usual, **(given or {})} if isinstance(usual, Mapping) else given or usual
 
 
-def _own_card(data: Mapping[str, Any]) -> str:
-    """The card of the scenario's own machine."""
-    cluster = data["cluster"]
-    gpu = cluster.get("gpu") or TOPOLOGIES.find(cluster["topology"]).data.get("gpu")
-    if not isinstance(gpu, str):
-        raise ScenarioError("cluster.gpu: is written in place; name the cards to compare with --cards")
-    return gpu
+def _machine(cluster: Mapping[str, Any]) -> Cluster:
+    """A node of the machine that a scenario's ``cluster`` means."""
+    return load_topology(cluster["topology"], overrides=_without(cluster, ("topology", *COUNTS)))
 
 
-def _on(data: Mapping[str, Any], gpu: GPU, card: str, count: int, cluster: Mapping[str, Any]) -> Scenario:
-    """The scenario on so many GPUs of a card, in its precision."""
+def _elsewhere(cluster: Mapping[str, Any], card: str) -> dict[str, Any]:
+    """A machine that has the card, with what the scenario says of hosts and of memory that others keep."""
+    kept = {key: value for key, value in cluster.items() if key in ("reserved_memory", "hosts")}
+    return {**kept, **machine_of(load_gpu(card), card)}
+
+
+def _without(cluster: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in cluster.items() if key not in keys}
+
+
+def _on(data: Mapping[str, Any], gpu: GPU, cluster: Mapping[str, Any], count: int) -> Scenario:
+    """The scenario on so many GPUs of a machine, in its precision."""
     training = dict(data["training"])
     if "precision" not in training:
         training["precision"] = "bf16" if "bf16" in gpu.flops else "fp16"
-    training.setdefault("global_batch", training["micro_batch"] * count)
+    if "gradient_accumulation" not in training:
+        training.setdefault("global_batch", training["micro_batch"] * count)
     if not ({"eager", "flash2"} & {str(training.get("attention"))}) and "flash2" in gpu.kernels.attention.absent:
         training.setdefault("attention", "sdpa")
-    own = {key: value for key, value in cluster.items() if key in ("reserved_memory", "hosts")}
     return Scenario.from_dict(
-        {**data, "cluster": {**own, **machine_of(gpu, card), "gpus": count}, "training": training,
-         "simulation": {"detail": "block"}}
-    )  # fmt: skip
+        {**data, "cluster": {**cluster, "gpus": count}, "training": training, "simulation": {"detail": "block"}}
+    )
 
 
 def machine_of(gpu: GPU, card: str) -> dict[str, Any]:

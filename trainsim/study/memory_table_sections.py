@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from trainsim.analysis.memory import NEARLY_FULL
+from trainsim.hardware.cluster import Cluster
 from trainsim.study.memory_rules import deepspeed_estimates, rules
 from trainsim.study.memory_table import MemoryTable, PlanOnCard
 from trainsim.study.trial import NOT_RUN
 from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Cell, Sign, Unit
 from trainsim.tables.table import Column, Table
+from trainsim.units import format_bytes
 
 GIB = 2.0**30
 LEFT_OUT = (
@@ -25,7 +27,7 @@ def memory_table_sections(table: MemoryTable) -> list[Section]:
         *(_grid(table, gpus) for gpus in counts),
         _best(table),
         *([_refused(table)] if any(fit.problem for fit in table.fits) else []),
-        _estimates(table, max(counts)),
+        _estimates(table, max(counts), next(iter(table.machines.values())).gpus_per_node),
     ]
 
 
@@ -102,7 +104,19 @@ def _best(table: MemoryTable) -> Section:
         Column("tokens/s", align="right"),
     )
     note = "of plans that train all weights, if one of them fits; else of adapters"
-    return Section("What fits", (Table(columns=columns, rows=tuple(rows)),), note)
+    return Section("What fits", (Table(columns=columns, rows=tuple(rows)), Paragraph(_machines(table), "quiet")), note)
+
+
+def _machines(table: MemoryTable) -> str:
+    """Where each card was tried: what PCIe, NVLink, the network and the host's memory are."""
+    words = (f"{card} in {machine.name}{_host(machine)}" for card, machine in table.machines.items())
+    return f"Nodes: {'; '.join(words)}. --set cluster.topology=NAME, cluster.gpu and cluster.hosts take others."
+
+
+def _host(machine: Cluster) -> str:
+    """The memory of a node's hosts, if there is one."""
+    host = machine.node.host
+    return f" ({format_bytes(host.memory * machine.node.count('host'))} of host memory)" if host else ""
 
 
 def _refused(table: MemoryTable) -> Section:
@@ -115,8 +129,9 @@ def _refused(table: MemoryTable) -> Section:
     return Section("Not possible", (Table(columns=(Column(wraps=True), Column(wraps=True)), rows=rows),))
 
 
-def _estimates(table: MemoryTable, gpus: int) -> Section:
-    found = deepspeed_estimates(table.model, gpus_per_node=gpus)
+def _estimates(table: MemoryTable, gpus: int, per_node: int) -> Section:
+    nodes = -(-gpus // per_node)
+    found = deepspeed_estimates(table.model, gpus_per_node=gpus // nodes, nodes=nodes)
     rows = tuple((f"ZeRO-{row.stage}", _gb(row.bytes_per_node), _gb(row.bytes_per_gpu), row.options) for row in found)
     columns = (
         Column(),
