@@ -181,6 +181,11 @@ def test_an_incomplete_scenario_says_what_is_missing() -> None:
         _ = combined([findings("a", model="llama-2-7b")]).complete
 
 
+def test_how_many_gpus_is_asked_only_where_no_file_says_it() -> None:
+    assert "cluster.gpus=N" in combined([findings("a")]).missing["cluster.topology"]
+    assert "cluster.gpus=N" not in combined([findings("a", **{"cluster.gpus": 32})]).missing["cluster.topology"]
+
+
 def test_errors_of_a_scenario_name_the_key_of_the_users_own_file() -> None:
     said_by = [findings("a.json", model="llama-2-7b", **{"parallel.tp": 3})]
     imported = combined(said_by, {"cluster.topology": "dgx_a100"})

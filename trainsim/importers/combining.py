@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 NEEDED: Mapping[str, str] = {
     "model": "add its config.json, or --set model=NAME (trainsim list models)",
-    "cluster.topology": "add --set cluster.topology=NAME (trainsim list topologies) and --set cluster.gpus=N",
+    "cluster.topology": "add --set cluster.topology=NAME (trainsim list topologies)",
 }
 """What a scenario needs, and how to say it."""
+HOW_MANY = " and --set cluster.gpus=N"
 SECTIONS = ("name", "framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network")
 """The order in which a scenario is written."""
 SIZES = ("model.layers", "model.hidden")
@@ -77,6 +78,8 @@ class Imported:
     def missing(self) -> dict[str, str]:
         """What a scenario needs beyond this, and how to say it."""
         needed = {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
+        if "cluster.topology" in needed and not ({"gpus", "nodes"} & set(self.scenario.get("cluster") or {})):
+            needed["cluster.topology"] += HOW_MANY
         model = self.scenario.get("model")
         if isinstance(model, Mapping) and "base" not in model and not _is_known_model(model.get("name")):
             open_ = [key for key in MODEL_NEEDS if model.get(key) is None]

@@ -40,8 +40,19 @@ def body_of(imported: Imported) -> str:
 
 def remarks_in_short(imported: Imported) -> list[str]:
     """A line for each remark that nobody should miss: what is not modelled, and what was assumed."""
-    lines = [f"not modelled: {_where(remark)}: {remark.words}" for remark in imported.warnings]
-    return [*lines, *(f"assumed: {remark.key} = {remark.words}" for remark in imported.defaults)]
+    lines = [f"not modelled: {_where(remark)}: {_meaning(remark)}" for remark in imported.warnings]
+    return [*lines, *(f"assumed: {_assumption(remark)}" for remark in imported.defaults)]
+
+
+def _assumption(remark: Remark) -> str:
+    """The value that is taken, or, of what has none, what is not known."""
+    has_value = not remark.about and remark.key != "script"
+    return f"{remark.key} = {remark.words}" if has_value else f"{remark.key}: {remark.words}"
+
+
+def _meaning(remark: Remark) -> str:
+    """What the remark says under a heading that says already that it is not modelled."""
+    return remark.words.removeprefix("not modelled: ")
 
 
 def _files(imported: Imported) -> str:
@@ -53,7 +64,7 @@ def _where(remark: Remark) -> str:
 
 
 def _table(remarks: Iterable[Remark], heading: str) -> Table:
-    rows = tuple((Sign(remark.key), Sign(remark.words), Sign(Path(remark.place).name)) for remark in remarks)
+    rows = tuple((Sign(remark.key), Sign(_meaning(remark)), Sign(Path(remark.place).name)) for remark in remarks)
     return Table(columns=(Column("key"), Column(heading, wraps=True), Column("where", priority=1)), rows=rows)
 
 
