@@ -87,7 +87,9 @@ def product(*, tp: int, pp: int, cp: int, dp: int | None, nodes: int, gpus_per_n
     """tp x pp x cp x dp is the number of GPUs."""
     gpus, replica = nodes * gpus_per_node, tp * pp * cp
     shape = f"tp {tp} x pp {pp}" + (f" x cp {cp}" if cp > 1 else "")
-    have = f"{nodes} nodes x {gpus_per_node} GPUs = {gpus}" if nodes > 1 else f"one node has {gpus} GPUs"
+    have = (
+        f"{nodes} nodes x {gpus_per_node} GPUs = {gpus}" if nodes > 1 else f"one node has {gpus} GPU" + "s" * (gpus > 1)
+    )
     if dp is None:
         if gpus % replica == 0:
             return None
