@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from trainsim.registry import Registry
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Draw = Callable[[np.random.Generator, float, float, int], Floats]
+Draw: TypeAlias = "Callable[[np.random.Generator, float, float, int], Floats]"
+"""Text, since importing numpy.random takes time that most scenarios need not spend."""
 distributions: Registry[Draw] = Registry("distribution of lengths")
 
 MOST_DRAWN = 1 << 20
