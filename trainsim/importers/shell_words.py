@@ -57,17 +57,7 @@ class Words:
             if found := PLAIN.match(self.chars, self.at):
                 parts.append(Literal(self.text[self.at : found.end()], False))
                 self.at = found.end()
-            elif letter == "\\":
-                if self._continued():
-                    break
-                self._escaped(parts)
-            elif letter == "'":
-                parts.append(self.single(self.at))
-            elif letter == '"':
-                parts += self._double()
-            elif letter in "$`":
-                parts.append(self._dollar(quoted=False))
-            else:
+            elif self._continued() or not self._quoting(letter, parts):
                 break
         return tuple(parts)
 
@@ -81,6 +71,20 @@ class Words:
         else:
             parts.append(Literal(self.text[self.at + 1 : self.at + 2], True))
             self.at += 2
+
+    def _quoting(self, letter: str, parts: list[Part]) -> bool:
+        """Add the escape, quote or dollar that begins with *letter*, outside of quotes. False if it is none."""
+        if letter == "\\":
+            self._escaped(parts)
+        elif letter == "'":
+            parts.append(self.single(self.at))
+        elif letter == '"':
+            parts += self._double()
+        elif letter in "$`":
+            parts.append(self._dollar(quoted=False))
+        else:
+            return False
+        return True
 
     def single(self, start: int) -> Literal:
         """What stands between the quote at *start* and the next."""
@@ -207,15 +211,7 @@ class Words:
                 self.at += 1
                 self.depth -= 1
                 return tuple(parts)
-            if letter == "\\":
-                self._escaped(parts)
-            elif letter == "'":
-                parts.append(self.single(self.at))
-            elif letter == '"':
-                parts += self._double()
-            elif letter in "$`":
-                parts.append(self._dollar(quoted=False))
-            else:
+            if not self._quoting(letter, parts):
                 found = IN_BRACES.match(self.chars, self.at)
                 stop = found.end() if found else self.at + 1
                 parts.append(Literal(self.text[self.at : stop], False))
