@@ -17,7 +17,7 @@ from trainsim.program.pairs import Turn, turns
 from trainsim.program.rank import Kind, RankPlan
 from trainsim.program.rendezvous import Rendezvous
 from trainsim.program.templates import PASSES, Cuts, Pass, joined, template
-from trainsim.program.update import gather_waits, reduce_signals, update, with_early_updates, with_gradients
+from trainsim.program.update import gather_waits, reduce_signals, update, with_gradients, with_updates_behind
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.messages import MessageBatch
 from trainsim.sharding.flights import chains as chains_of
@@ -180,6 +180,6 @@ class ComputeChain:
         elif rank_plan.lasts.get(slot.chunk) == k:
             cuts = reduce_signals(rank_plan, slot.chunk, step)
             if rank_plan.parts.job.training.optimizer_in_backward:
-                return with_early_updates(rank_plan, slot.chunk, cuts)
+                return with_updates_behind(rank_plan, slot.chunk, cuts)
         fresh = rank_plan.fresh_gradients and rank_plan.first_backs.get(slot.chunk) == k
         return with_gradients(rank_plan, slot.chunk, cuts) if fresh else cuts

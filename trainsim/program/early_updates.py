@@ -16,7 +16,7 @@ from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Hold, Kernel
 from trainsim.contracts.job import Job
 from trainsim.program.block_costs import Blocks
-from trainsim.program.states import gradient_bytes, owned, shapes, state_length
+from trainsim.program.states import owned, shapes, state_length
 from trainsim.sharding.flights import UPDATE, Flight, FlightStep, PassFlights, PassMoment
 from trainsim.sharding.parameter_groups import Held, ParameterGroup, shared
 from trainsim.sharding.plan import ShardingPlan
@@ -63,7 +63,7 @@ def _updating(job: Job, beside: PassFlights, held: Sequence[Held]) -> PassFlight
     parts = {} if sent else {PassMoment(part, after=True): n for part, n in enumerate(_parts(held)) if n}
     total = sum(sent.values()) + sum(parts.values())
     moved = moved_bytes(job, held) + copied_bytes(job, held)
-    gradients = gradient_bytes(job) * owned(held)
+    gradients = job.sum_bytes * owned(held)
 
     def update(at: PassMoment | str, share: float, chain: Queue) -> Flight:
         return Flight(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from trainsim.contracts.job import Job
 from trainsim.models.layers import Shape, Style, head_operations, style_of
 from trainsim.models.operations import Operation, launched
-from trainsim.program.states import gradient_bytes
 from trainsim.sharding import strategies
 from trainsim.sharding.launches import PLAIN, launches_of
 
@@ -29,7 +28,7 @@ def style_for(job: Job) -> Style:
     style = replace(style, casts_kept=job.training.autocast and not job.framework.memory.states.cast_copy)
     nbytes = style.accumulation_bytes
     if job.training.accumulation_dtype is not None and nbytes:
-        nbytes = job.training.number_bytes + 2 * gradient_bytes(job)
+        nbytes = job.training.number_bytes + 2 * job.sum_bytes
     if job.training.optimizer_in_backward:
         nbytes = 0.0  # nothing is summed
     return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))

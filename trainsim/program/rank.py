@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 from trainsim.contracts.job import Skip
 from trainsim.program.parts import Parts
 from trainsim.program.stages import Stage
-from trainsim.program.states import States, gradient_bytes, owned, states
+from trainsim.program.states import States, owned, states
 from trainsim.program.vocabulary import deeper
 from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, items_of, slots_of
@@ -212,7 +212,7 @@ class RankPlan:
         told = told or self.parts.job.training.optimizer_in_backward
         if not layout.fresh or told or self.schedule.asynchronous or vocabulary is not None:
             return 0.0
-        return gradient_bytes(self.parts.job) * self.trainable
+        return self.parts.job.sum_bytes * self.trainable
 
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""

@@ -71,11 +71,6 @@ def _base(job: Job) -> Tensors:
     return joined((others, expert_tensors(kinds, tp))) if job.model.has_experts else others
 
 
-def gradient_bytes(job: Job) -> float:
-    """Bytes of a sum of gradients: the scenario's ``accumulation_dtype`` or the framework's."""
-    return job.sum_bytes
-
-
 def _weights(job: Job, held: Sequence[Held]) -> float:
     """Stored weights; frozen ones as the scenario says, else in no more than 16 bits but under autocast. In fp8 with
     the copies of linear layers."""
@@ -115,7 +110,7 @@ def shapes(job: Job, group: ParameterGroup) -> Tensors:
 
 
 def _gradients(job: Job, trained: Sequence[Held]) -> float:
-    layout, low, summed = job.framework.memory.states, job.training.number_bytes, gradient_bytes(job)
+    layout, low, summed = job.framework.memory.states, job.training.number_bytes, job.sum_bytes
     if job.training.optimizer_in_backward:
         return 0.0  # each is dropped as soon as it was used
     nbytes = shared((summed * group.total, shards.gradients) for group, shards in trained)
@@ -136,7 +131,7 @@ def _optimizer(job: Job, group: ParameterGroup) -> float:
     nbytes = job.training.optimizer.state_bytes(tensors, like=state_length(job)) * share
     if layout.weights == "training" and layout.master and low < FULL:
         nbytes += FULL * group.total
-    if layout.gradient_cast == "resident" and gradient_bytes(job) < FULL:
+    if layout.gradient_cast == "resident" and job.sum_bytes < FULL:
         nbytes += FULL * group.total
     return nbytes
 
@@ -153,7 +148,7 @@ def _step(job: Job, trained: Sequence[Held]) -> float:
     nbytes = 0.0
     if job.training.optimizer_in_backward:
         return nbytes
-    if layout.gradient_cast == "step" and gradient_bytes(job) < FULL:
+    if layout.gradient_cast == "step" and job.sum_bytes < FULL:
         limit = sub_group(job) if any(shards.weights > 1 for _, shards in trained) else 0.0
         nbytes += FULL * (min(updated, limit) if limit else updated)
     if layout.foreach:

@@ -43,7 +43,7 @@ def with_gradients(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     return out
 
 
-def with_early_updates(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
+def with_updates_behind(rank_plan: RankPlan, chunk: int, cuts: Cuts) -> Cuts:
     """*cuts* of a backward that updates the parameters of each part behind it.
 
     The gradient of a table that is the head's and the embedding's waits for the second part of it.

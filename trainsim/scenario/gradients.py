@@ -11,7 +11,7 @@ from trainsim.scenario.context import Context
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
-def gradient_bytes(context: Context, framework: Framework) -> int:
+def wire_bytes(context: Context, framework: Framework) -> int:
     """Bytes of a gradient on the wire: what the scenario says, or what the framework sends."""
     precision = context.spec.training.precision
     if dtype := _said(context, "gradient_dtype"):

@@ -16,7 +16,7 @@ from trainsim.scenario.batches import resolve_batches
 from trainsim.scenario.context import Context
 from trainsim.scenario.documents import resolve_documents
 from trainsim.scenario.fields import short_length
-from trainsim.scenario.gradients import accumulation_dtype, gradient_bytes
+from trainsim.scenario.gradients import accumulation_dtype, wire_bytes
 from trainsim.scenario.loss import resolve_loss
 from trainsim.scenario.named import find_optimizer
 from trainsim.scenario.recomputation import resolve_recompute
@@ -47,7 +47,7 @@ def resolve_training(
         **batches._asdict(),
         precision=spec.precision,
         autocast=resolve_autocast(context, framework),
-        gradient_bytes=gradient_bytes(context, framework),
+        gradient_bytes=wire_bytes(context, framework),
         accumulation_dtype=accumulation_dtype(context),
         optimizer=find_optimizer(context),
         optimizer_in_backward=spec.optimizer_in_backward,
