@@ -31,6 +31,14 @@ SMALL: dict[str, Any] = {
     "training": {"sequence_length": 1024, "micro_batch": 1, "global_batch": 16, "recompute": "none"},
 }
 
+TORCHTUNE: dict[str, Any] = {
+    "framework": "pytorch-fsdp2-bf16",
+    "model": "llama-3.2-3b",
+    "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
+    "sharding": {"strategy": "ddp"},
+    "training": {"sequence_length": 4096, "micro_batch": 2, "global_batch": 2, "optimizer": "adamw"},
+}
+
 
 def small(**changes: Any) -> Job:
     """The small job with dotted fields changed (``__`` for the dot)."""
@@ -40,6 +48,11 @@ def small(**changes: Any) -> Job:
 def scenario(**changes: Any) -> Scenario:
     """The scenario behind ``small``."""
     return Scenario.from_dict(SMALL).replace({k.replace("__", "."): v for k, v in changes.items()})
+
+
+def torchtune(**changes: Any) -> Scenario:
+    """Llama-3.2-3B all in bf16 on one A100, two packed sequences of 4,096 tokens, as in torchtune's README."""
+    return Scenario.from_dict(TORCHTUNE).replace({k.replace("__", "."): v for k, v in changes.items()})
 
 
 def run_small(**changes: Any) -> Simulation:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import run_small, same_spans, scenario
+from tests.jobs import run_small, same_spans, scenario, torchtune
 from trainsim.errors import TrainsimError
 from trainsim.program.parts import work_out
 from trainsim.result.result import Result
@@ -151,22 +151,8 @@ def test_torchtune_measured_what_it_frees() -> None:
     """Llama-3.2-3B in bf16 on one A100 with activation checkpointing, 2 x 4096 tokens, a loss in chunks and the
     optimizer in the backward: 23.1 GiB, and 21.8 GiB with activation offload (torchtune's README); and as they found,
     copies of inputs are hidden."""
-    base = Scenario.from_dict(
-        {
-            "framework": "pytorch-fsdp2-bf16",
-            "model": "llama-3.2-3b",
-            "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
-            "sharding": {"strategy": "ddp"},
-            "training": {
-                "sequence_length": 4096,
-                "micro_batch": 2,
-                "global_batch": 2,
-                "recompute": "full",
-                "optimizer": "adamw",
-                "cross_entropy": "chunked",
-                "optimizer_in_backward": True,
-            },
-        }
+    base = torchtune(
+        training__recompute="full", training__cross_entropy="chunked", training__optimizer_in_backward=True
     )
     stays, away = base.run(), base.replace({"training.activation_offload": "cpu"}).run()
     assert (stays.memory.needed - away.memory.needed) / 2**30 == pytest.approx(23.1 - 21.8, abs=0.1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.jobs import run_small, same_spans, scenario, small
+from tests.jobs import run_small, same_spans, scenario, small, torchtune
 from trainsim.cli import app
 from trainsim.errors import TrainsimError
 from trainsim.models.cross_entropies import cross_entropies
@@ -162,26 +162,17 @@ def test_the_whole_command(tmp_path: Any) -> None:
     assert done.exit_code == 0, done.output
 
 
-TORCHTUNE = {
-    "framework": "pytorch-fsdp2-bf16",
-    "model": "llama-3.2-3b",
-    "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
-    "sharding": {"strategy": "ddp"},
-    "training": {"sequence_length": 4096, "micro_batch": 2, "global_batch": 2, "optimizer": "adamw"},
-}
-
-
 @pytest.mark.parametrize(
     ("changes", "gib", "tokens", "within"),
     [
-        ({"training.cross_entropy": "chunked"}, 42.9, 9174, 0.07),
-        ({"training.cross_entropy": "chunked", "training.recompute": "full"}, 24.9, 7210, 0.03),
+        ({"training__cross_entropy": "chunked"}, 42.9, 9174, 0.07),
+        ({"training__cross_entropy": "chunked", "training__recompute": "full"}, 24.9, 7210, 0.03),
     ],
 )
 def test_torchtune_on_one_gpu(changes: dict[str, Any], gib: float, tokens: float, within: float) -> None:
     """Llama-3.2-3B, one A100-80GB, 2 x 4096 tokens, all in bf16, compiled: peak active GiB and tokens/s of the README
     of meta-pytorch/torchtune, optimizations added one by one."""
-    run = Scenario.from_dict(TORCHTUNE).replace(changes).run()
+    run = torchtune(**changes).run()
     full = run.memory.fullest
     assert (full.needed - full.part("framework")) / 2**30 == pytest.approx(gib, rel=within)
     assert run.tokens_per_s == pytest.approx(tokens, rel=0.03)

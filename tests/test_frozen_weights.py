@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import run_small, same_spans, scenario, small
+from tests.jobs import run_small, same_spans, scenario, small, torchtune
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.errors import TrainsimError
 from trainsim.models.frozen import UNPACKED, quantised
@@ -150,37 +150,21 @@ def test_single_precision_that_nobody_gathers_is_cast_and_the_copies_stay() -> N
     assert single.head.saved - plain.head.saved == 2 * 1024 * 32000
 
 
-def torchtune(**changes: Any) -> Scenario:
-    """Llama-3.2-3B with LoRA on one A100: two packed sequences of 4096, everything in bf16, layers recomputed."""
-    return Scenario.from_dict(
-        {
-            "framework": "pytorch-fsdp2-bf16",
-            "model": {
-                "name": "llama-3.2-3b",
-                "lora": {"rank": 8, "targets": ["q", "v", "o", "gate", "up", "down"]},
-            },
-            "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
-            "sharding": {"strategy": "ddp"},
-            "training": {
-                "sequence_length": 4096,
-                "micro_batch": 2,
-                "global_batch": 2,
-                "recompute": "full",
-                "optimizer": "adamw",
-            },
-        }
-    ).replace({key.replace("__", "."): value for key, value in changes.items()})
+def with_adapters(base_dtype: str) -> Scenario:
+    """torchtune's Llama-3.2-3B with LoRA on all linear layers but the keys', layers recomputed."""
+    lora = {"rank": 8, "targets": ["q", "v", "o", "gate", "up", "down"], "base_dtype": base_dtype}
+    return torchtune(model={"name": "llama-3.2-3b", "lora": lora}, training__recompute="full")
 
 
 def test_qlora_saves_what_torchtune_measured() -> None:
     """torchtune's README: 8.5 GiB with LoRA, 4.6 GiB with QLoRA, all else alike; 3.90 GiB of weights."""
-    plain, packed = (torchtune(model__lora__base_dtype=name).run().memory for name in ("bf16", "nf4"))
+    plain, packed = (with_adapters(name).run().memory for name in ("bf16", "nf4"))
     assert (plain.needed - packed.needed) / 2**30 == pytest.approx(8.5 - 4.6, abs=0.1)
 
 
 def test_unpacking_costs_little_of_a_long_step() -> None:
-    plain, packed = (torchtune(model__lora__base_dtype=name).run().step_time for name in ("bf16", "nf4"))
-    matrices = quantised(transformer(torchtune(model__lora__base_dtype="nf4").resolve().model.to_dict()).kinds, 1)
+    plain, packed = (with_adapters(name).run().step_time for name in ("bf16", "nf4"))
+    matrices = quantised(transformer(with_adapters("nf4").resolve().model.to_dict()).kinds, 1)
     least = 3 * (matrices.nbytes + 2 * matrices.elements) / 2.039e12  # forward, recomputation and backward
     assert least < packed - plain < 2 * least
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.jobs import torchtune
 from trainsim.cli import app
 from trainsim.documents.catalogue import shipped
 from trainsim.errors import InvalidData, ScenarioError
@@ -152,14 +153,8 @@ def test_what_is_said_over_the_switch_stays() -> None:
 
 
 def llama(framework: Any, **training: Any) -> Scenario:
-    return Scenario.from_dict({
-        "framework": framework,
-        "model": "llama-3.2-3b",
-        "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
-        "sharding": {"strategy": "ddp"},
-        "training": {"sequence_length": 4096, "micro_batch": 2, "global_batch": 2, "optimizer": "adamw", **training},
-        "simulation": {"detail": "block"},
-    })  # fmt: skip
+    changes = {f"training__{key}": value for key, value in training.items()}
+    return torchtune(framework=framework, simulation__detail="block", **changes)
 
 
 @pytest.mark.parametrize("name", ["neutral", "pytorch-fsdp2", "pytorch-ddp", "transformers", "torchtitan"])

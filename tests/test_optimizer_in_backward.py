@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import run_small, same_spans, scenario, small
+from tests.jobs import run_small, same_spans, scenario, small, torchtune
 from trainsim.errors import NotBuilt
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
@@ -147,15 +147,6 @@ def test_clipping_is_noted() -> None:
 def test_torchtune_on_one_gpu(more: dict[str, Any], gib: float, within: float) -> None:
     """Llama-3.2-3B, one A100-80GB, 2 x 4096 tokens in bf16, chunked loss, checkpointed, optimizer in the backward: peak
     active GiB of the README of meta-pytorch/torchtune, optimizations added one by one."""
-    given = {
-        "framework": "pytorch-fsdp2-bf16",
-        "model": "llama-3.2-3b",
-        "cluster": {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1},
-        "sharding": {"strategy": "ddp"},
-        "training": {
-            "sequence_length": 4096, "micro_batch": 2, "global_batch": 2, "optimizer": "adamw", "recompute": "full",
-            "cross_entropy": "chunked", "optimizer_in_backward": True, **more,
-        },
-    }  # fmt: skip
-    full = Scenario.from_dict(given).run().memory.fullest
+    tight = {"recompute": "full", "cross_entropy": "chunked", "optimizer_in_backward": True, **more}
+    full = torchtune(**{f"training__{key}": value for key, value in tight.items()}).run().memory.fullest
     assert (full.needed - full.part("framework")) / 2**30 == pytest.approx(gib, rel=within)
