@@ -118,6 +118,7 @@ def test_an_interrupt_prints_what_is_finished_and_is_told_by_the_status(
 
     original = Scenario.run
     monkeypatch.setattr(Scenario, "run", run)
+    monkeypatch.setattr("trainsim.study.runner.STARTING", float("inf"))  # other processes would not know it
     assert status(*words) == 130
     out, err = capsys.readouterr()
     assert "interrupted" in err
