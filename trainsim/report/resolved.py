@@ -36,6 +36,8 @@ def _text(section: str, value: Any) -> str:
         return ""
     if section == "model":
         return _model(value)
+    if section == "framework" and isinstance(value, Mapping):
+        return f"{value['name']} (`trainsim run --json` has every constant)"
     if isinstance(value, Mapping):
         quiet = SILENT.get(section, {})
         return ", ".join(_word(key, inner) for key, inner in value.items() if quiet.get(key, ...) != inner)
@@ -71,7 +73,11 @@ def _word(key: str, value: Any) -> str:
     """
     >>> _word("tp", 4), _word("overlap", True), _word("layout", [5, 6, 6, 5])
     ('tp 4', 'overlap', 'layout [5, 6 x2, 5]')
+    >>> _word("gpu", {"name": "a30", "memory": "24GiB"})
+    'gpu a30'
     """
+    if key in ("topology", "gpu") and isinstance(value, Mapping):
+        return f"{key} {value.get('name') or plain(value)}"
     if isinstance(value, bool):
         return key if value else f"no {key}"
     return f"{key} {plain(value)}"
