@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.report.described import plain
 from trainsim.tables.blocks import Block, Paragraph, Section
 from trainsim.tables.cells import Amount, Bar, Cell, Sign, Unit
 from trainsim.tables.table import Column, Table
@@ -51,7 +52,7 @@ def _outcomes(change: Comparison) -> Iterator[tuple[Cell, ...]]:
 
 def _fields(change: Comparison) -> Iterator[tuple[Cell, ...]]:
     for path, (before, after) in change.changes.items():
-        yield path, str(before), str(after)
+        yield path, *("-" if value is None else plain(value) for value in (before, after))
 
 
 def causes(change: Comparison) -> Table:

@@ -199,12 +199,14 @@ def _names(results: tuple[Result, ...]) -> tuple[str, ...]:
     first, *others = every
     differing = (path for other in others for path in differences(first, other))
     paths = dict.fromkeys(path for path in differing if path != "pipeline.layout")
-    labels = [", ".join(_label(data, path) for path in list(paths)[:LABELS]) for data in every]
+    labels = [", ".join(filter(None, (_label(data, path) for path in list(paths)[:LABELS]))) for data in every]
     return tuple(label or f"{name} ({k})" for k, (name, label) in enumerate(zip(names, labels, strict=True), 1))
 
 
 def _label(data: Any, path: str) -> str:
-    """A field of a scenario in few words: ``zb-v``, ``chunks 2``."""
+    """A field of a scenario in few words: ``zb-v``, ``chunks 2``; nothing if the scenario does not have it."""
     for key in path.split("."):
         data = data.get(key) if isinstance(data, dict) else None
+    if data is None:
+        return ""
     return data if isinstance(data, str) else f"{path.rpartition('.')[2]} {data}"
