@@ -51,12 +51,15 @@ def units(*, precision: str, known: Iterable[str], gpu: str) -> Fault | None:
 
     >>> print(units(precision="mxfp8", known=("bf16", "fp8"), gpu="h100").message)
     h100 has no mxfp8 units; it has bf16, fp8
+    >>> print(units(precision="bf16", known=("fp32", "fp16"), gpu="v100").message)
+    v100 has no bf16 units; it has fp32, fp16: precision: fp16 would run in 16 bits
     >>> units(precision="fp8", known=("bf16", "fp8"), gpu="h100")
     """
     known = tuple(known)
     if precision in known:
         return None
-    return Fault("training.precision", f"{gpu} has no {precision} units; it has {', '.join(known)}")
+    way = ": precision: fp16 would run in 16 bits" if precision == "bf16" and "fp16" in known else ""
+    return Fault("training.precision", f"{gpu} has no {precision} units; it has {', '.join(known)}{way}")
 
 
 def tensor_parallel(
