@@ -140,8 +140,8 @@ class _UnitShares:
 
 def fresh_shards(job: Job, elements: Iterable[float]) -> float:
     """Bytes of a rank's gradients of so many *elements*, if the framework makes them anew in each step (``zero_grad``
-    drops them) and keeps them here."""
-    if not job.framework.memory.states.fresh or job.sharding.offload.any:
+    drops them) and keeps them here until all are there: updates in the backward pass take and drop their own."""
+    if not job.framework.memory.states.fresh or job.sharding.offload.any or job.training.optimizer_in_backward:
         return 0.0
     return job.sum_bytes * sum(elements)
 
