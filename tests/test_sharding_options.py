@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -102,6 +103,15 @@ def test_sub_groups_come_from_drives_one_by_one() -> None:
     apart = {"optimizer": "nvme", "pipeline_read": True, "pipeline_write": True}
     one, many = (run("zero3", "deepspeed", sub_group=size, offload=apart).step_time for size in (1e9, 3e6))
     assert many < one, "of several sub-groups, one is read while another is updated"
+
+
+@pytest.mark.parametrize("offload", [{}, {"optimizer": "nvme"}])
+def test_more_sub_groups_than_a_step_is_made_of_are_refused(offload: dict[str, Any]) -> None:
+    with pytest.raises(InvalidPlan, match=r"sub_group = 1: .* sub-groups .*sub_group: \d+ would work") as refused:
+        run("zero3", "deepspeed", sub_group=1, offload=offload)
+    enough = int(str(refused.value).split("sub_group: ")[1].split()[0])
+    few = RankPlan(parts=work_out(job("zero3", "deepspeed", sub_group=enough, offload=offload)), rank=0)
+    assert len(few.sharding.norms) <= 10_000
 
 
 def test_sub_group_is_zero3s() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Hold
 from trainsim.contracts.job import Job
+from trainsim.errors import InvalidPlan
 from trainsim.sharding import strategies
 from trainsim.sharding.coordinator import Coordination, Gather, Limits, coordinate
 from trainsim.sharding.flights import Flight, FlightStep, PassFlights, PassMoment, Role, in_issue_order, roles
@@ -62,6 +63,9 @@ SECONDARY: Option[int | None] = Option(
 )
 
 
+MOST_SUB_GROUPS = 10_000
+
+
 def zero3(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan:
     """Parameters, gradients and optimizer states shared by all replicas."""
     return partitioned(job, groups, replicas(job))
@@ -98,9 +102,19 @@ def partitioned(job: Job, groups: Sequence[ParameterGroup], size: int) -> Shardi
 
 
 def _norms(job: Job, elements: float) -> tuple[float, ...]:
-    """DeepSpeed adds up the norms of its optimizer's sub-groups, parts of *elements*, one by one, in fp64."""
+    """DeepSpeed adds up the norms of its optimizer's sub-groups, parts of *elements*, one by one, in fp64.
+
+    Raises InvalidPlan for more of them than a step could be made of.
+    """
     limit = sub_group(job)
-    return (8.0,) * (ceil(elements / limit) if limit else 1)
+    parts = ceil(elements / limit) if limit else 1
+    if parts > MOST_SUB_GROUPS:
+        enough = ceil(elements / MOST_SUB_GROUPS)
+        raise InvalidPlan(
+            f"sharding.sub_group = {limit:.0f}: each rank would update {parts} sub-groups one by one, more than "
+            f"{MOST_SUB_GROUPS}; sub_group: {enough} would work, DeepSpeed's default is 1e9"
+        )
+    return (8.0,) * parts
 
 
 def sub_group(job: Job) -> float:
