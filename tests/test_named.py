@@ -140,6 +140,9 @@ def test_one_value_of_a_named_thing_can_be_set(path: str, value: object, key: st
         before.replace({path + "x": value}).resolve()
 
 
+ALL_GRADIENTS = {"parallel.tp": 1, "parallel.pp": 1, "sharding.strategy": "ddp"}
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "told"),
     [
@@ -150,6 +153,8 @@ def test_one_value_of_a_named_thing_can_be_set(path: str, value: object, key: st
         ({"parallel.pp": 1, "pipeline.vocabulary_parallel": True}, "pipeline.vocabulary_parallel", "pp is 1"),
         ({"training.loss_scaling": "static"}, "training.loss_scaling", "only the loss of fp16"),
         ({"parallel.tp": 1, "training.tp_overlap": "userbuffers"}, "training.tp_overlap", "tp is 1"),
+        ({"training.recompute": "selective"}, "training.recompute", "keeps no scores"),
+        ({**ALL_GRADIENTS, "pipeline.post_validation": True}, "pipeline.post_validation", "by itself"),
     ],
 )
 def test_what_has_no_effect_is_told(changes: dict[str, Any], key: str, told: str) -> None:

@@ -49,3 +49,13 @@ def note_rare(context: Context, job: Job) -> None:
     every, modes = job.training.recompute_every, recompute_modes(job, virtual_stages(job))
     if every > 1 and "full" not in modes:
         context.derived(f"{KEY}.every", every, f"without effect: no rank has {every} layers, so none is recomputed")
+
+
+def note_idle(context: Context, job: Job) -> None:
+    """A note where the core of attention would be recomputed and a fused kernel keeps nothing of it."""
+    training = job.training
+    policy = training.recompute_policy or job.framework.memory.selective
+    core = training.recompute_modules == ("core_attn",) if training.recompute_modules else policy == "attention"
+    if training.recompute == "selective" and core and training.attention != "eager":
+        reason = f"without effect: {training.attention} attention keeps no scores that could be recomputed"
+        context.derived(KEY, "selective", reason)

@@ -8,12 +8,15 @@ from trainsim.contracts.job import Job
 from trainsim.documents.origin import key_of, value_at
 from trainsim.errors import shorten
 from trainsim.scenario.context import Context
-from trainsim.scenario.recomputation import note_rare
+from trainsim.scenario.recomputation import note_idle, note_rare
+from trainsim.sharding import strategies
+from trainsim.sharding.replicas import replicas
 
 RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
     "parallel.context_parallel": (lambda job: job.parallel.cp == 1, "cp is 1"),
     "parallel.sequence_parallel": (lambda job: job.parallel.tp == 1, "tp is 1"),
     "pipeline.p2p": (lambda job: job.parallel.pp == 1, "pp is 1, so there are no messages"),
+    "pipeline.post_validation": (lambda job: _has_all_gradients(job), "each rank knows the gradient norm by itself"),
     "pipeline.vocabulary_parallel": (lambda job: job.parallel.pp == 1, "pp is 1"),
     "training.loss_scaling": (lambda job: job.training.precision != "fp16", "only the loss of fp16 is scaled"),
     "training.loss_parallel": (lambda job: job.parallel.tp == 1, "tp is 1"),
@@ -21,6 +24,12 @@ RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
     "simulation.seed": (lambda job: True, "nothing in this simulation is random"),
 }
 """When a field has no effect, and why."""
+
+
+def _has_all_gradients(job: Job) -> bool:
+    """Whether a rank has all gradients of the model, so that it agrees with nobody on their norm."""
+    shared = bool(strategies[job.sharding.strategy].shares) and replicas(job) > 1
+    return job.parallel.tp == job.parallel.pp == 1 and not shared
 
 
 def note_without_effect(context: Context, job: Job) -> None:
@@ -32,3 +41,4 @@ def note_without_effect(context: Context, job: Job) -> None:
         if value not in (None, usual, False, "none") and is_idle(job):
             context.derived(key, shorten(value).strip("'"), f"without effect: {reason}")
     note_rare(context, job)
+    note_idle(context, job)
