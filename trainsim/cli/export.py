@@ -11,11 +11,12 @@ import typer
 from trainsim.cli.options import Json, Name, Sets
 from trainsim.cli.reading import load
 from trainsim.cli.writing import print_json, try_writing
+from trainsim.errors import ScenarioError
 
 
 def export_scenario(
     scenario: Name,
-    kind: Annotated[str, typer.Option("--to", metavar="NAME", help="The format, from `trainsim list exporters`.")],
+    kind: Annotated[str, typer.Option("--to", metavar="NAME", help="The format, from `trainsim list exporters`.")] = "",
     changes: Sets = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the file here.")] = None,
     as_json: Json = False,
@@ -25,8 +26,10 @@ def export_scenario(
     The file goes to standard output, or where --out says. What the tool has no word for is told on standard error, key
     by key.
     """
-    from trainsim.exporters.exporter import export
+    from trainsim.exporters.exporter import export, exporters
 
+    if not kind:
+        raise ScenarioError(f"say which format: --to {' or --to '.join(exporters)}")
     exported = export(load(scenario, changes), kind)
     if out:
         try_writing(out)

@@ -10,8 +10,6 @@ from pathlib import Path
 from trainsim.importers.combining import Imported
 from trainsim.importers.findings import Remark
 from trainsim.tables.blocks import Bullets, Paragraph, Section, Verbatim
-from trainsim.tables.cells import Sign
-from trainsim.tables.table import Column, Table
 
 
 def import_sections(imported: Imported) -> list[Section]:
@@ -21,11 +19,13 @@ def import_sections(imported: Imported) -> list[Section]:
         lines = tuple(f"{key}: {way}" for key, way in imported.missing.items())
         out.append(Section("Still to be said", (Bullets(lines, "bad"),)))
     if imported.warnings:
-        out.append(Section("Not modelled", (_table(imported.warnings, "what that means"),), "it would have an effect"))
+        lines = tuple(f"{_where(remark)}: {_meaning(remark)}" for remark in imported.warnings)
+        out.append(Section("Not modelled", (Bullets(lines, "doubtful"),), "it would have an effect"))
     if imported.defaults:
-        out.append(Section("Assumed", (_table(imported.defaults, "value, and whose default it is"),)))
+        out.append(Section("Assumed", (Bullets(tuple(map(_assumption, imported.defaults))),)))
     if imported.used:
-        out.append(Section("Used", (_table(imported.used, "what it became"),)))
+        lines = tuple(f"{_where(remark)} -> {remark.words}" for remark in imported.used)
+        out.append(Section("Used", (Bullets(lines),)))
     if imported.ignored:
         out.append(Section("Without effect", tuple(Paragraph(text) for text in _by_reason(imported.ignored))))
     return out
@@ -61,11 +61,6 @@ def _files(imported: Imported) -> str:
 
 def _where(remark: Remark) -> str:
     return f"{Path(remark.place).name}: {remark.key}" if remark.place else remark.key
-
-
-def _table(remarks: Iterable[Remark], heading: str) -> Table:
-    rows = tuple((Sign(remark.key), Sign(_meaning(remark)), Sign(Path(remark.place).name)) for remark in remarks)
-    return Table(columns=(Column("key"), Column(heading, wraps=True), Column("where", priority=1)), rows=rows)
 
 
 def _by_reason(remarks: Iterable[Remark]) -> list[str]:

@@ -39,12 +39,9 @@ class Plan:
         """
         if not self.lora:
             return dict(self.changes)
-        adapter = {
-            **ADAPTER,
-            **(model.get("lora") or {}),
-            **({"base_dtype": self.base_dtype} if self.base_dtype else {}),
-        }
-        return {**self.changes, "model.lora": adapter}
+        given = {key: value for key, value in (model.get("lora") or {}).items() if key != "base_dtype"}
+        stored = {"base_dtype": self.base_dtype} if self.base_dtype else {}
+        return {**self.changes, "model.lora": {**ADAPTER, **given, **stored}}
 
 
 def plans() -> tuple[Plan, ...]:
