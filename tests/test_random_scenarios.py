@@ -82,8 +82,31 @@ def test_parts_add_up(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FEW)
 def test_folding_changes_no_number(seed: int) -> None:
-    folded = run_or_skip(seed)
-    plain = again(seed, simulation__fold=False)
+    same_numbers(run_or_skip(seed), again(seed, simulation__fold=False))
+
+
+SMALL = {"family": "llama", "layers": 4, "hidden": 256, "heads": 4, "kv_heads": 2, "ffn_hidden": 512, "vocab": 32000}
+AWAY = {"strategy": "zero3", "reuse_distance": 2_000_000, "offload": {"optimizer": "cpu", "parameters": "nvme"}}
+LATE = [{"delay": {"rank": 0, "at": "forward", "seconds": 0.01}}]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"sharding": AWAY | {"prefetch_bucket": "auto"}, "training": {"precision": "fp16", "global_batch": 32}},
+        {"sharding": {"strategy": "zero2"}, "framework": "megatron-2020", "what_if": LATE},
+    ],
+    ids=["copies and gathers in one row", "pipelines that are as slow as each other"],
+)
+def test_folding_changes_no_number_where_moments_coincide(document: dict[str, Any]) -> None:
+    length = {"sequence_length": 512}
+    base = {"model": SMALL, "cluster": {"topology": "dgx_b200"}, **document}
+    whole = Scenario.from_dict(base | {"training": length | document.get("training", {})})
+    same_numbers(whole.run(), whole.replace({"simulation.fold": False}).run())
+
+
+def same_numbers(folded: Result, plain: Result) -> None:
+    """Two runs say the same, up to the order in which means add up."""
     left, right = folded.to_dict(), plain.to_dict()
     assert left["step_time_s"] == right["step_time_s"]
     for key in ("mfu", "hfu", "breakdown_s", "bubble", "memory", "communication"):

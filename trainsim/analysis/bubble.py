@@ -59,8 +59,9 @@ def bubble(lanes: Lanes, pipelines: Ints | None = None) -> Bubble:
     of_class = np.zeros(len(busy))
     np.add.at(of_class, classes, np.broadcast_to((window * count)[:, None], classes.shape))
     per_stage = 1.0 - np.bincount(lanes.stage, busy * lanes.count) / np.bincount(lanes.stage, of_class)
-    slowest = int(window.argmax())
-    warmup = max(phase[c].steady_from for c in classes[slowest].tolist())
+    starts = np.array([one.steady_from for one in phase])[classes].max(axis=1)
+    slowest = int(np.lexsort((starts, window))[-1])  # of several as slow the one that began last
+    warmup = float(starts[slowest])
     cooldown = max(warmup, min(phase[c].cooldown_from for c in classes[slowest].tolist()))
     return Bubble(
         fraction=1.0 - work / total,

@@ -99,14 +99,28 @@ def worked_beside(lanes: Lanes, lane: Lane, since: Floats, length: Floats) -> Fl
 
 
 def done(lanes: Lanes, lane: Lane, kind: int, at: Floats) -> Floats:
-    """Seconds of *kind* that a chain has had in spans until each time; a row under way counts in proportion."""
+    """Seconds of *kind* that a chain has had in spans until each time; of a row under way those spans that were."""
     row = np.searchsorted(lane.end, at, side="right")
-    before = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])
+    until: Floats = np.concatenate([[0.0], np.cumsum(lane.seconds[:, kind])])[row]
     inside = np.minimum(row, len(lane) - 1)
-    length = np.maximum(lane.end - lane.start, lanes.trace.tick)[inside]
-    part = np.where(row < len(lane), np.clip((at - lane.start[inside]) / length, 0.0, 1.0), 0.0)
-    until: Floats = before[row] + part * lane.seconds[inside, kind]
+    under = np.flatnonzero((row < len(lane)) & (at > lane.start[inside]) & (lane.seconds[inside, kind] > 0))
+    if len(under):
+        until[under] += _within_rows(lanes, lane, kind, inside[under], at[under])
     return until
+
+
+def _within_rows(lanes: Lanes, lane: Lane, kind: int, row: Ints, at: Floats) -> Floats:
+    """Seconds of *kind* from the start of each *row* of a chain until a time in it."""
+    spans = lanes.trace.spans_of(lane.number, np.unique(row))
+    own = lanes.label_kind[spans.label] == kind
+    start, end = spans.start[own], spans.end[own]
+    sums = np.concatenate([[0.0], np.cumsum(end - start)])
+    over = np.searchsorted(end, at, side="right")
+    inside = np.minimum(over, len(end) - 1)
+    part = np.where(over < len(end), np.clip(at - start[inside], 0.0, end[inside] - start[inside]), 0.0)
+    first = np.searchsorted(spans.row[own], row)
+    found: Floats = sums[over] + part - sums[first]
+    return found
 
 
 class Idle(NamedTuple):
