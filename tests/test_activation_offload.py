@@ -185,3 +185,21 @@ def test_a_host_that_is_too_small_is_told() -> None:
 def test_what_cannot_be_is_told(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainsimError, match=words):
         scenario(**changes).resolve()
+
+
+@pytest.mark.parametrize("detail", ["op", "layer", "block"])
+def test_nothing_leaves_before_it_is_there(detail: str) -> None:
+    """Also where the forward then waits longer for its next layer than the copy takes."""
+    slow = {"cluster__topology": "pcie_box", "cluster__nodes": 2, "cluster__gpus_per_node": 4}
+    short = {"training__sequence_length": 64, "training__micro_batch": 1, "training__global_batch": 8}
+    result = scenario(
+        **slow,
+        **short,
+        parallel__tp=1,
+        parallel__pp=1,
+        sharding__strategy="fsdp",
+        framework="pytorch-fsdp2",
+        training__activation_offload="cpu",
+        simulation__detail=detail,
+    ).run()
+    assert min(float(stage.levels["activations"].min()) for stage in result.memory.per_stage) >= -1e-3

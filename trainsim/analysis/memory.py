@@ -206,24 +206,26 @@ def _changes(lanes: Lanes, rank_class: int) -> _MemoryChanges:
 def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
     """(Times, numbers of categories, bytes) of what one chain takes and gives back.
 
-    What is taken is there once the next instruction of its task is posted, what is given back is gone when the one
-    before has ended, or after a wait when the next one of the chain is posted.
+    What is taken is there once the next instruction of its task is posted, or when the one before has ended if another
+    chain is told of it then; what is given back is gone when the one before has ended, or after a wait when the next
+    one of the chain is posted.
     """
     tasks = trace.tasks[number].facts
     holdings = [fact.holdings for fact in trace.facts]
     each = np.array([len(some) for some in holdings], np.int64)[tasks]
     if not each.any():
         return np.zeros(0), np.zeros(0), np.zeros(0)
-    columns = np.array([(h.span, CATEGORIES.index(h.category), h.nbytes, h.waited) for some in holdings for h in some])
+    columns = np.array([(h[0], CATEGORIES.index(h.category), *h[2:]) for some in holdings for h in some])
     # All holdings of all facts stand in one table; a task has a slice of it, from ``first`` on, and the slices of all
     # tasks are laid end to end.
     first = np.cumsum([0, *map(len, holdings)])[tasks]
     which = np.repeat(first, each) + np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
-    span, category, nbytes, waited = columns[which].T
+    span, category, nbytes, waited, told = columns[which].T
     spans = np.array([fact.spans for fact in trace.facts], np.int64)[tasks]
     # The span of the whole chain before which a holding stands: those of earlier tasks, and its place in its own.
     next_span = np.repeat(np.cumsum(spans) - spans, each) + span.astype(np.int64)
-    ahead = (nbytes > 0) & (span < np.repeat(spans, each)) | (waited > 0) & (next_span < spans.sum())
+    later = (nbytes > 0) & ((told == 0) | (span == 0)) & (span < np.repeat(spans, each))
+    ahead = later | (waited > 0) & (next_span < spans.sum())
     posted, ended = trace.span_times(number, np.where(ahead, next_span, np.maximum(next_span - 1, 0)))
     times = np.where(ahead, posted, np.where(next_span > 0, ended, 0.0))
     return times, category, nbytes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.contracts.instructions import Kernel, Meet, Payload, Template, Wait
+from trainsim.contracts.instructions import Kernel, Meet, Payload, Signal, Template, Wait
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -65,12 +65,13 @@ class Passage(NamedTuple):
 
 class Holding(NamedTuple):
     """Memory (bytes) that a task takes, or gives back (< 0), after *span* of its spans; ``waited``: after a wait that
-    follows these."""
+    follows these; ``told``: before a signal that follows these, upon which another chain may give it back."""
 
     span: int
     category: str
     nbytes: float
     waited: bool
+    told: bool
 
 
 class TaskFacts(NamedTuple):
@@ -88,16 +89,19 @@ class TaskFacts(NamedTuple):
         >>> from trainsim.contracts.instructions import Hold
         >>> template = Template.of("F", 0, [Kernel("k", "forward", 1.0), Hold("activations", 8.0)])
         >>> TaskFacts.of(template).holdings
-        (Holding(span=1, category='activations', nbytes=8.0, waited=False),)
+        (Holding(span=1, category='activations', nbytes=8.0, waited=False, told=False),)
         """
         timed = [0, *_counted(isinstance(i, Kernel | Meet) for i in template.instructions)]
         waits = [0, *_counted(isinstance(i, Wait) for i in template.instructions)]
+        signals = [0, *_counted(isinstance(i, Signal) for i in template.instructions)]
         behind = {spans: at for at, spans in reversed(list(enumerate(timed)))}  # just behind the last of so many spans
-        net: dict[tuple[int, str, bool], float] = {}  # what is taken and given back between two spans was never there
+        ahead = {spans: at for at, spans in enumerate(timed)}  # just ahead of the next
+        net: dict[tuple[int, str, bool, bool], float] = {}  # what comes and goes between two spans was never there
         for at, hold in template.holds:
-            key = timed[at], hold.category, waits[at] > waits[behind[timed[at]]]
+            waited, told = waits[at] > waits[behind[timed[at]]], signals[ahead[timed[at]]] > signals[at]
+            key = timed[at], hold.category, waited, told
             net[key] = net.get(key, 0.0) + hold.nbytes
-        holdings = [Holding(span, name, nbytes, waited) for (span, name, waited), nbytes in net.items() if nbytes]
+        holdings = [Holding(*key[:2], nbytes, *key[2:]) for key, nbytes in net.items() if nbytes]
         return cls(template.work, template.chunk, timed[-1], tuple(holdings))
 
 
