@@ -108,6 +108,16 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "zb-h1": {"pipeline__schedule": "zb-h1"},
     "zb-v": {"pipeline__schedule": "zb-v"},
 }
+
+
+def test_what_waits_for_another_stage_does_not_wait_for_copies() -> None:
+    """The first layer of a backward is fetched while its gradient is on its way: bubble stays bubble."""
+    small: dict[str, Any] = {"training__recompute": "full", "training__sequence_length": 4096}
+    plain, away = run(**small), run(**small, **AWAY)
+    assert away.breakdown["bubble"] >= 0.95 * plain.breakdown["bubble"]
+    assert away.step_time == pytest.approx(plain.step_time, rel=0.02)
+
+
 WAYS: dict[str, dict[str, Any]] = PIPELINES | {
     "recomputed": {"training__recompute": "full"},
     "steps": {"simulation__steps": 3},
@@ -128,7 +138,9 @@ def test_it_folds_adds_up_and_the_closed_form_agrees(way: str) -> None:
     folded, unfolded = (run_small(**changes, simulation__fold=fold).trace for fold in (True, False))
     assert same_spans(folded, unfolded)
     result = run(**changes)
-    assert result.estimate.seconds == pytest.approx(result.step_time, rel=0.3 if way == "straggler" else 0.12)
+    assert result.estimate.seconds == pytest.approx(
+        result.step_time, rel=0.3 if way == "straggler" else 0.18
+    )  # bound by PCIe
     assert sum(result.breakdown.values()) == pytest.approx(result.step_time)
     assert most(result) < most(run(**WAYS[way]))
 

@@ -61,11 +61,10 @@ def _out(parts: Parts, stage: Stage) -> Iterator[Flight]:
 
 def _in(parts: Parts, stage: Stage) -> Iterator[Flight]:
     for part, name, nbytes in reversed(list(_saved(parts, stage))):
-        before = part - 1 if part > 1 or stage.head else part
         yield Flight(
             f"fetch {name}",
             (FlightStep("host_in", nbytes, ALONE),),
-            issued=PassMoment(before),
+            issued=PassMoment(part - 1),
             needed=PassMoment(part),
             takes=(Hold("activations", nbytes),),
             chain=CHAIN,

@@ -67,8 +67,8 @@ class _PassClock:
             yield stage.layers + 1, self.parts.embedding.forward_seconds, self.parts.embedding.backward_seconds
         for k, block in enumerate(self.parts.layer_blocks(stage)):
             yield stage.layers - k, block.forward_seconds, block.backward_seconds
-        if stage.head:
-            yield 0, self.parts.head.forward_seconds, self.parts.head.backward_seconds
+        head = self.parts.head
+        yield (0, head.forward_seconds, head.backward_seconds) if stage.head else (0, 0.0, 0.0)
 
     def _moment(self, at: dict[PassMoment, _Here], moment: PassMoment) -> None:
         here = at.get(moment)

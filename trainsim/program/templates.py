@@ -91,17 +91,23 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse
 def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """Backward through *stage*: receive, head, layers last to first, embedding, send."""
     main, lanes = _back(parts, stage, "backward", cuts=cuts or {}, coarse=coarse)
-    received = [] if stage.after is None else _receive(parts, stage, "backward")
+    received = _gradient(parts, stage, cuts)
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
     return Pass("B", stage, (*received, *main, *_let_go(parts, stage), *sent), lanes)
 
 
+def _gradient(parts: Parts, stage: Stage, cuts: Cuts | None) -> list[Piece]:
+    """The gradient that a backward begins with; what is fetched for its first layer is on its way meanwhile."""
+    received = [] if stage.after is None else _receive(parts, stage, "backward")
+    return received if stage.head or parts.vocabulary is not None else [*_both((cuts or {}).get(0)), *received]
+
+
 def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
     """The half of a backward that others wait for: gradients of the activations."""
     main, lanes = _back(parts, stage, "input_gradient", cuts=cuts or {}, coarse=coarse)
-    received = [] if stage.after is None else _receive(parts, stage, "backward")
+    received = _gradient(parts, stage, cuts)
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
     return Pass("I", stage, (*received, *main, *_let_go(parts, stage), *sent), lanes)
 
