@@ -69,7 +69,7 @@ def test_comparison_as_text(small):
     other = result(Shape(stages=3, microbatches=4, tp=0.1), "other", {"parallel": {"tp": 2}})
     text = " ".join(printed(other - small).split())
     assert "shorter" in text
-    assert "parallel None {'tp': 2}" in text
+    assert "parallel - {tp: 2}" in text
 
 
 def test_the_chrome_trace_has_every_span_and_no_overlap(small, tmp_path):
