@@ -210,7 +210,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bloom_3d", "llama3_405b_16k"])
+@pytest.mark.parametrize("name", ["bloom_3d", "korthikanti_175b_selective"])
 def test_what_is_advised_first_fits_and_trains_as_now(name):
     best = explain(name).actions[0]
     assert best.fits
