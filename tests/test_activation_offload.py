@@ -132,15 +132,17 @@ WAYS: dict[str, dict[str, Any]] = PIPELINES | {
 }
 
 
+CLOSED_FORM = {"straggler": 0.3, **dict.fromkeys(("1f1b", "gpipe", "interleaved", "zb-v", "steps"), 0.18)}
+"""How far it may be off where stages wait for PCIe: it does not know what is fetched while they wait for each other."""
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_it_folds_adds_up_and_the_closed_form_agrees(way: str) -> None:
     changes = WAYS[way] | AWAY
     folded, unfolded = (run_small(**changes, simulation__fold=fold).trace for fold in (True, False))
     assert same_spans(folded, unfolded)
     result = run(**changes)
-    assert result.estimate.seconds == pytest.approx(
-        result.step_time, rel=0.3 if way == "straggler" else 0.18
-    )  # bound by PCIe
+    assert result.estimate.seconds == pytest.approx(result.step_time, rel=CLOSED_FORM.get(way, 0.12))
     assert sum(result.breakdown.values()) == pytest.approx(result.step_time)
     assert most(result) < most(run(**WAYS[way]))
 

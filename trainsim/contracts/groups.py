@@ -174,7 +174,6 @@ TENSOR = Group(("tp",))
 CONTEXT = Group(("cp",))
 EXPERTS = Group(("ep",))
 """Ranks that hold different experts of a layer, and send each other tokens."""
-EXPERT_TENSOR = Group(("etp",))
 REPLICAS = Group(DATA_AXES)
 EXPERT_REPLICAS = Group(("edp",))
 """Ranks that hold the same experts."""

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainsim.documents.origin import Key, Origin, key_of
+from trainsim.documents.catalogue import exists
+from trainsim.documents.origin import Key, Origin, key_of, value_at
 from trainsim.errors import ScenarioError, shorten
 from trainsim.importers.findings import Fact, Findings, Remark, flattened
 from trainsim.scenario.changes import changed, is_within
@@ -38,7 +39,8 @@ ALSO_SAID_BY = {
     "training.global_batch": ("training.gradient_accumulation",),
 }
 """Keys that say the same in another way: what a file only implies yields to them."""
-WORDS = {"used": "used", "ignored": "without effect", "warnings": "not modelled", "defaults": "assumed"}
+KINDS = ("used", "ignored", "warnings", "defaults")
+"""Kinds of remarks."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +79,7 @@ class Imported:
     @property
     def missing(self) -> dict[str, str]:
         """What a scenario needs beyond this, and how to say it."""
-        needed = {key: way for key, way in NEEDED.items() if _at(self.scenario, key_of(key)) is None}
+        needed = {key: way for key, way in NEEDED.items() if value_at(self.scenario, key_of(key)) is None}
         if "cluster.topology" in needed and not ({"gpus", "nodes"} & set(self.scenario.get("cluster") or {})):
             needed["cluster.topology"] += HOW_MANY
         model = self.scenario.get("model")
@@ -100,7 +102,7 @@ class Imported:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
-        remarks = {kind: [r.to_dict() for r in getattr(self, kind)] for kind in WORDS}
+        remarks = {kind: [r.to_dict() for r in getattr(self, kind)] for kind in KINDS}
         return {"files": self.files, "scenario": dict(self.scenario), **remarks, "missing": self.missing}
 
     def to_yaml(self) -> str:
@@ -234,13 +236,6 @@ def _opened(data: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _at(data: Mapping[str, Any], key: Key) -> Any:
-    here: Any = data
-    for part in key:
-        here = here.get(part) if isinstance(here, Mapping) else None
-    return here
-
-
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else shorten(value)
 
@@ -252,10 +247,4 @@ def leaves_of(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def relative_to(path: Path, folder: Path) -> Path | None:
     """The file that another one in *folder* names as *path*, if there is one."""
-    for candidate in (folder / path, path):
-        try:
-            if candidate.is_file():
-                return candidate
-        except (OSError, ValueError):
-            return None
-    return None
+    return next((file for file in (folder / path, path) if exists(file) and file.is_file()), None)

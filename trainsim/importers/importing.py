@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.errors import ScenarioError
 from trainsim.importers.combining import Imported, combined, relative_to
 from trainsim.importers.findings import Findings, Reference, Remark
 from trainsim.importers.importer import Importer, importers
@@ -44,7 +44,7 @@ def import_sources(sources: Sequence[Source], changes: Mapping[str, Any] | None 
     while found:
         importer, source = found.pop(0)
         if len(findings) == MOST_FILES:
-            raise ScenarioError(f"{source.shown}: more than {MOST_FILES} files name each other; give them by hand")
+            raise ScenarioError(f"{source.shown}: more than {MOST_FILES} files, with those that they name")
         said = importer.load(source)
         further, missing = _followed(said.references, source, given)
         given |= {Path(other.shown).resolve() for _, other in further}
@@ -73,15 +73,6 @@ def importer_of(source: Source, kind: str = "") -> Importer:
         _ = source.document
     known = "; ".join(f"{importer.name} ({importer.title})" for importer in importers.values())
     raise ScenarioError(f"{source.shown}: no importer knows this file. Known: {known}. --as NAME chooses one.")
-
-
-def is_known(path: str | Path) -> bool:
-    """Whether *path* is a file that some importer knows."""
-    try:
-        importer_of(read_source(path))
-    except TrainsimError:
-        return False
-    return True
 
 
 def _followed(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trainsim.documents.catalogue import exists
 from trainsim.documents.document import Document
 from trainsim.documents.origin import dotted, value_at
 from trainsim.errors import TrainsimError, nearest, shorten
@@ -16,7 +17,6 @@ from trainsim.importers.findings import Fact, Findings, Reference, Remark, flatt
 from trainsim.importers.importer import Effect, Key
 from trainsim.importers.matching import match, meant
 
-MISSING: Any = object()
 LARGEST = 1 << 53
 OFF = (False, None, "", "no", "none", "false")
 """Values that mean that nothing was asked for."""
@@ -195,10 +195,8 @@ class Reader:
 
     def finds(self, path: Path) -> bool:
         """Whether there is a file at *path*, seen from this one."""
-        try:
-            return (self.document.origin.folder / path).is_file()
-        except (OSError, ValueError):
-            return False
+        file = self.document.origin.folder / path
+        return exists(file) and file.is_file()
 
     def noted(self, key: str) -> bool:
         """Whether something was said about *key* already."""

@@ -17,7 +17,7 @@ def import_sections(imported: Imported) -> list[Section]:
     out = [Section("Scenario", (Verbatim(body_of(imported)),), _files(imported))]
     if imported.missing:
         lines = tuple(f"{key}: {way}" for key, way in imported.missing.items())
-        out.append(Section("Still to be said", (Bullets(lines, "bad"),)))
+        out.append(Section("Still missing", (Bullets(lines, "bad"),)))
     if imported.warnings:
         lines = tuple(f"{_where(remark)}: {_meaning(remark)}" for remark in imported.warnings)
         out.append(Section("Not modelled", (Bullets(lines, "doubtful"),), "it would have an effect"))

@@ -22,7 +22,6 @@ ATTENTION = {
 }  # fmt: skip
 LIGER = {"norm": "RMSNorm", "rotary": "rotary positions", "activation": "SwiGLU"}
 """Operations that Liger's kernels fuse, and what they are."""
-FILE_KINDS = (".json", ".yaml", ".yml")
 
 TRAINER_KEYS: tuple[Key, ...] = (
     read("per_device_train_batch_size", "training.micro_batch"),

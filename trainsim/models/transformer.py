@@ -154,11 +154,6 @@ class Transformer:
         return self.kind.norm_parameters
 
     @property
-    def decoder_layers(self) -> int:
-        """Layers that are not an encoder's."""
-        return self.layers - self.encoder_layers
-
-    @property
     def stacks(self) -> int:
         """Two for an encoder and a decoder, else one."""
         return 2 if self.encoder_layers else 1

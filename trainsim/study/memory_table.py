@@ -175,7 +175,7 @@ def _on(data: Mapping[str, Any], gpu: GPU, cluster: Mapping[str, Any], count: in
         training["precision"] = "bf16" if "bf16" in gpu.flops else "fp16"
     if "gradient_accumulation" not in training:
         training.setdefault("global_batch", training["micro_batch"] * count)
-    if not ({"eager", "flash2"} & {str(training.get("attention"))}) and "flash2" in gpu.kernels.attention.absent:
+    if "flash2" in gpu.kernels.attention.absent:
         training.setdefault("attention", "sdpa")
     return Scenario.from_dict(
         {**data, "cluster": {**cluster, "gpus": count}, "training": training, "simulation": {"detail": "block"}}
