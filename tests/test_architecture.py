@@ -42,6 +42,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "result",
     "scenario",
     "study",
+    "validation",
     "importers",
     "exporters",
     "memory",
@@ -67,6 +68,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/show.py": {"typer"},
     "cli/step.py": {"typer"},
     "cli/sweep.py": {"typer"},
+    "cli/validate.py": {"typer"},
     "hardware/graphs.py": {"networkx"},
 }
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trainsim.study.explain import explain as explain
     from trainsim.study.sweep import sweep as sweep
     from trainsim.study.what_fits import what_fits as what_fits
+    from trainsim.validation.scoring import validate as validate
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ _HOME = {
     "Scenario": "trainsim.scenario.scenario:Scenario",
     "Result": "trainsim.result.result:Result",
     "topology": "trainsim.hardware.cluster:load_topology",
+    "validate": "trainsim.validation.scoring:validate",
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
     "import_config": "trainsim.importers.importing:import_config",
@@ -66,6 +68,7 @@ __all__ = [
     "schedule",
     "sweep",
     "topology",
+    "validate",
     "what_fits",
 ]
 

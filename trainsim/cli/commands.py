@@ -17,6 +17,7 @@ from trainsim.cli.listing import list_names
 from trainsim.cli.run import run
 from trainsim.cli.show import show
 from trainsim.cli.sweep import sweep
+from trainsim.cli.validate import validate
 from trainsim.cli.writing import print_lines
 
 WIDTH = 100
@@ -54,6 +55,7 @@ app.command(epilog=epilog("sweep"))(sweep)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
 app.command(epilog=epilog("memory"))(memory)
+app.command(epilog=epilog("validate"))(validate)
 app.command("import", epilog=epilog("import"))(import_files)
 app.command("export", epilog=epilog("export"))(export_scenario)
 app.add_typer(show, name="show", epilog=epilog("show"))

@@ -31,6 +31,11 @@ EXAMPLES = {
         "trainsim memory llama-3-8b --cards rtx-4090,a100-sxm4-80gb --gpus 1,2,4",
         "trainsim memory qwen1.5-7b --set training.sequence_length=8k --out fits.png",
     ),
+    "validate": (
+        "trainsim validate",
+        "trainsim validate --source S4 --csv errors.csv",
+        "trainsim validate --runs my_runs.csv",
+    ),
     "import": (
         "trainsim import config.json",
         "trainsim import config.json ds_config.json -o my.yaml",

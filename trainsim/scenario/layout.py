@@ -43,11 +43,20 @@ def derive(*, layers: int, pp: int, chunks: int) -> tuple[Layout, str] | Fault:
     return Fault("parallel.pp" if chunks == 1 else "pipeline.chunks", message)
 
 
+def balanced(*, layers: int, stages: int) -> Layout:
+    """Layers that do not divide, shared out as evenly as can be: the outer stages, which have embedding and head, get
+    fewer.
+
+    >>> balanced(layers=61, stages=8)
+    (7, 7, 8, 8, 8, 8, 8, 7)
+    """
+    short, more = divmod(layers, stages)
+    return (*[short] * ((stages - more + 1) // 2), *[short + 1] * more, *[short] * ((stages - more) // 2))
+
+
 def _example(layers: int, stages: int) -> str:
     """A balanced layout of what does not divide, as a person would write it."""
-    short, more = divmod(layers, stages)
-    layout = [short] * ((stages - more + 1) // 2) + [short + 1] * more + [short] * ((stages - more) // 2)
-    alike = [(layers, len(list(group))) for layers, group in groupby(layout)]
+    alike = [(layers, len(list(group))) for layers, group in groupby(balanced(layers=layers, stages=stages))]
     return f"[{', '.join(f'{layers}x{count}' if count > 1 else str(layers) for layers, count in alike)}]"
 
 

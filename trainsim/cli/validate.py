@@ -1,0 +1,48 @@
+"""``trainsim validate``: published runs beside what is predicted for them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainsim.cli.options import Json, Workers
+from trainsim.cli.writing import print_json, render, try_writing
+
+
+def validate(
+    runs: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs",
+            metavar="FILE",
+            help="Runs of your own in a CSV file with the columns of the table that ships; or nanotron, a second one.",
+        ),
+    ] = None,
+    source: Annotated[
+        list[str], typer.Option("--source", metavar="NAME", help="Only runs of this source; repeatable.")
+    ] = [],  # noqa: B006
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a row per run here.")] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Replay published runs and compare step time and memory with what was measured.
+
+    Errors by source, the runs that are furthest off, and why some cannot be replayed.
+    """
+    from trainsim.validation.scoring import validate as score
+
+    if csv:
+        try_writing(csv)
+    validation = score(runs, sources=source, workers=workers)
+    if csv:
+        validation.frame().to_csv(csv, index=False)
+        print(f"Written: {csv}", file=sys.stderr)
+    if as_json:
+        print_json({"rows": [row.to_dict() for row in validation.scores]})
+    else:
+        render(validation)
+    if validation.interrupted:
+        raise KeyboardInterrupt

@@ -1,0 +1,78 @@
+"""The model of a published run: its sizes by column, and what its name adds to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from trainsim.documents.catalogue import shipped
+from trainsim.validation.published import Run
+
+SIZES = {"ffn_hidden": "ffn_hidden", "kv_heads": "kv_heads", "vocab": "vocab"}
+FAMILIES = {"gpt": "gpt", "llama": "llama", "moe": "llama", "bert": "gpt"}
+"""Families of the column ``family`` as the catalogue has them."""
+
+
+def model_of(run: Run) -> dict[str, Any]:
+    """The ``model`` section. Raises Unreadable for sizes that are none.
+
+    >>> cells = {"model_name": "deepseek-v3", "layers": "8", "hidden": "7168", "heads": "128", "num_experts": "256"}
+    >>> model_of(Run(line=2, cells=cells))
+    {'base': 'deepseek-v3', 'layers': 8}
+    """
+    row = next((row for row in _rows() if re.search(row["name"], run.text("model_name"), re.I)), {})
+    if "base" in row and (run.whole("num_experts") or "sized" in row):
+        layers = {"layers": run.wanted("layers")}
+        vocab = run.whole("vocab")
+        return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {})
+    own = {key: value for key, value in row.items() if key not in ("name", "base", "sized")}
+    family = own.pop(
+        "family", FAMILIES.get(run.text("family").lower(), "gpt" if not run.flag("gated_mlp") else "llama")
+    )
+    return {
+        "name": run.text("model_name") or "model",
+        "family": family,
+        **{key: run.wanted(key) for key in ("layers", "hidden", "heads")},
+        **_head_size(run),
+        **{key: value for column, key in SIZES.items() if (value := run.whole(column))},
+        **_flags(run),
+        **_experts(run),
+        "max_positions": run.wanted("seq_len"),
+        **own,
+    }
+
+
+def _head_size(run: Run) -> dict[str, Any]:
+    """The size of a head, where it is not what heads share of the hidden size."""
+    size = run.whole("head_dim")
+    if size is None or (size * run.wanted("heads") == run.wanted("hidden")):
+        return {}
+    return {"head_dim": size}
+
+
+def _flags(run: Run) -> dict[str, Any]:
+    gated, tied = run.flag("gated_mlp"), run.flag("tied_embeddings")
+    told = {"gated_mlp": gated, "tied_embeddings": tied}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _experts(run: Run) -> dict[str, Any]:
+    experts = run.whole("num_experts")
+    if not experts:
+        return {}
+    shared = run.whole("shared_expert_ffn") or 0
+    moe: dict[str, Any] = {"experts": experts, "top_k": run.whole("top_k") or 2}
+    if width := run.whole("moe_ffn_hidden"):
+        moe["expert_ffn_hidden"] = width
+    if shared:
+        moe |= {"shared_experts": 1, "shared_ffn_hidden": shared}
+    if dense := run.whole("dense_layers"):
+        moe["first_dense"] = dense
+    return {"moe": moe}
+
+
+@cache
+def _rows() -> tuple[Mapping[str, Any], ...]:
+    return tuple(shipped("validation", "models").data["models"])

@@ -1,0 +1,157 @@
+"""A published training run: one row of a table of runs, its columns read and checked."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainsim.errors import InvalidData, TrainsimError, nearest
+
+TABLES = {file.stem: file for file in sorted((Path(__file__).parent / "data").glob("*.csv"))}
+"""The tables that ship, by name."""
+SHIPPED = TABLES["runs"]
+REQUIRED = ("id", "layers", "hidden", "heads", "gpu", "num_gpus", "global_batch", "seq_len")
+"""Columns without which a row is no run."""
+TIMES = ("derived_step_time_s", "step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
+"""Columns of which a row has one at least, or it has no time to compare with."""
+
+
+class Unreadable(TrainsimError):
+    """A cell of a row is no value of its column; the message says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One row: texts as printed (empty where blank), numbers or None; seconds, tokens and GB as the columns say.
+
+    >>> run = next(iter(read_runs(SHIPPED)))
+    >>> run.number("layers") > 0, run.text("no such column")
+    (True, '')
+    """
+
+    line: int
+    cells: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.cells.get("id") or f"line {self.line}"
+
+    @property
+    def source(self) -> str:
+        """What rows are grouped by: the source's short name, else its long one."""
+        return self.text("source_id") or self.text("source") or "unknown"
+
+    def text(self, column: str) -> str:
+        """The cell as it is printed; empty where it is blank or there is no such column."""
+        return (self.cells.get(column) or "").strip()
+
+    def number(self, column: str) -> float | None:
+        """The number in the cell; None where it is blank. Raises Unreadable."""
+        text = self.text(column)
+        if not text or text.lower() in ("nan", "none", "null"):
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise Unreadable(f"{column} = {text!r} is no number")
+        return value
+
+    def whole(self, column: str, otherwise: int | None = None) -> int | None:
+        """The whole number in the cell; *otherwise* where it is blank. Raises Unreadable."""
+        value = self.number(column)
+        if value is None:
+            return otherwise
+        if value != int(value) or value < 0:
+            raise Unreadable(f"{column} = {self.text(column)!r} is no whole number")
+        return int(value)
+
+    def wanted(self, column: str) -> int:
+        """The whole number above 0 that has to be in the cell. Raises Unreadable."""
+        value = self.whole(column)
+        if not value:
+            raise Unreadable(f"{column} is {'blank' if value is None else 0}; a run needs it")
+        return value
+
+    def flag(self, column: str) -> bool | None:
+        """Yes or no; None where it is blank. Raises Unreadable."""
+        text = self.text(column).lower()
+        if text in ("", "nan", "none", "unknown"):
+            return None
+        if text in ("1", "1.0", "true", "yes"):
+            return True
+        if text in ("0", "0.0", "false", "no"):
+            return False
+        raise Unreadable(f"{column} = {text!r} is neither yes (1) nor no (0)")
+
+    @property
+    def remarks(self) -> str:
+        """All free text about how it was run."""
+        return "; ".join(filter(None, (self.text("overlap_flags"), self.text("notes"))))
+
+    @property
+    def step_time(self) -> float | None:
+        """Seconds per step: printed, or from the printed speed. Raises Unreadable."""
+        for column in TIMES[:2]:
+            if value := self.number(column):
+                return value
+        sequences, tokens = self.wanted("global_batch"), self.wanted("seq_len")
+        if speed := self.number("tokens_per_s_per_gpu"):
+            return sequences * tokens / speed / self.wanted("num_gpus")
+        if speed := self.number("samples_per_s"):
+            return sequences / speed
+        return None
+
+    @property
+    def peak_memory(self) -> float | None:
+        """Measured peak, bytes. GiB where the note says so, and of nvidia-smi. Raises Unreadable."""
+        value = self.number("peak_mem_GB")
+        if value is None:
+            return None
+        note = self.text("mem_note")
+        return value * (2**30 if "GiB" in note or "MiB" in note or "smi" in note else 1e9)
+
+    @property
+    def memory_measure(self) -> str:
+        """With what the peak was measured: ``allocated``, ``reserved`` (PyTorch's counters) or ``smi``."""
+        note = self.text("mem_note").lower()
+        if "smi" in note:
+            return "smi"
+        if "alloc" in note or "max_memory" in note or "torch" in note:
+            return "allocated"
+        return "reserved" if "reserved" in note else "smi"
+
+
+def read_runs(path: str | Path = SHIPPED) -> Iterator[Run]:
+    """The rows of a CSV file with the columns of the shipped one, in order; unknown columns are ignored.
+
+    Raises InvalidData for a file that cannot be read or lacks a column without which no row is a run.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            columns = [(name or "").strip() for name in table.fieldnames or ()]
+            _check(path, columns)
+            for cells in table:
+                known = {(key or "").strip(): value for key, value in cells.items() if isinstance(value, str)}
+                if any(value.strip() for value in known.values()):
+                    yield Run(line=table.line_num, cells=known)
+    except FileNotFoundError:
+        raise InvalidData(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidData(f"{path}: cannot be read as a CSV file: {error}") from None
+
+
+def _check(path: str | Path, columns: list[str]) -> None:
+    """Refuse a table that is no table of runs."""
+    for name in REQUIRED:
+        if name not in columns:
+            near = nearest(name, [column for column in columns if column])
+            hint = f"; it has {near!r}, is that meant?" if near else ""
+            raise InvalidData(f"{path}: no column {name!r}{hint} A table of runs needs {', '.join(REQUIRED)}")
+    if not any(name in columns for name in TIMES):
+        raise InvalidData(f"{path}: no column with a time; it needs one of {', '.join(TIMES)}")

@@ -1,0 +1,147 @@
+"""Every published run replayed: seconds and bytes predicted beside those measured, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainsim.errors import ScenarioError, TrainsimError, UnknownName
+from trainsim.result.result import Result
+from trainsim.scenario.scenario import Scenario
+from trainsim.study.runner import Runner
+from trainsim.study.trial import Trial
+from trainsim.validation.forms import rows_of
+from trainsim.validation.mapping import scenario_of
+from trainsim.validation.published import SHIPPED, TABLES, Run
+from trainsim.validation.scores import COLUMNS, Score
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from rich.console import RenderableType
+
+UNSEEN = {"allocated": ("framework", "slack"), "reserved": ("framework",), "smi": ()}
+"""Categories of a predicted peak that a kind of measurement does not see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What is kept of a replayed run: seconds per step, and bytes of the peak by what measures it."""
+
+    step_time: float
+    peaks: tuple[tuple[str, float], ...]
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """All scores in the order of the rows; ``interrupted``: those that were not run by then say so."""
+
+    scores: tuple[Score, ...]
+    interrupted: bool = False
+
+    def frame(self) -> DataFrame:
+        """A row per run with the columns of ``COLUMNS``: seconds, bytes, errors as fractions."""
+        from pandas import DataFrame
+
+        return DataFrame([score.to_dict() for score in self.scores], columns=list(COLUMNS))
+
+    def __rich__(self) -> RenderableType:
+        from trainsim.tables.terminal import rich_sections
+        from trainsim.validation.tables import sections
+
+        return rich_sections(sections(self.scores))
+
+    def _repr_html_(self) -> str:
+        from trainsim.tables.page import card
+        from trainsim.validation.tables import sections
+
+        return card(sections(self.scores))
+
+
+def validate(
+    runs: str | Path | None = None,
+    *,
+    sources: Sequence[str] = (),
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Validation:
+    """Published runs beside what is predicted for them.
+
+    *runs* is a table that ships (``runs``, which None means too, or ``nanotron``) or a CSV file with such columns,
+    *sources* keeps rows of these only. ``workers`` and ``progress`` as in ``sweep``. An interrupt keeps what is
+    finished. Raises InvalidData for a file that is no such table, and UnknownName for a source that has no row.
+
+    >>> scored = validate(sources=["S4"], workers=1, progress=False)
+    >>> [score.run.id for score in scored.scores if abs(score.error) > 0.05]
+    []
+    """
+    rows = _of_sources(list(rows_of(SHIPPED if runs is None else TABLES.get(str(runs), runs))), sources)
+    runner = Runner(keep=replayed, workers=workers, progress=progress)
+    mapped = [_mapped(run) for run in rows]
+    outcomes = iter(runner.run([m.trial for m in mapped if m.trial is not None], "validate"))
+    scores = []
+    for entry in mapped:
+        outcome = next(outcomes) if entry.trial is not None else None
+        value = outcome.value if outcome else None
+        reason = outcome.failure.message if outcome and outcome.failure else entry.score.reason
+        scores.append(_scored(entry.score, value, reason))
+    return Validation(scores=tuple(scores), interrupted=runner.interrupted)
+
+
+def replayed(result: Result) -> Replayed:
+    """What is kept of *result*."""
+    use = result.memory
+    peaks = tuple(
+        (measure, max(stage.peak - sum(stage.part(part) for part in unseen) for stage in use.per_stage))
+        for measure, unseen in UNSEEN.items()
+    )
+    return Replayed(step_time=result.step_time, peaks=peaks, fits=use.fits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    score: Score
+    trial: Trial | None
+
+
+def _mapped(run: Run) -> _Mapped:
+    """A row as a trial, or its score with the reason why it is none."""
+    published = memory = None
+    try:
+        published, memory = run.step_time, run.peak_memory
+        mapped = scenario_of(run)
+        score = Score(
+            run=run,
+            published=published,
+            memory_published=memory,
+            software=mapped.software.profile,
+            assumed=mapped.assumed,
+        )
+        return _Mapped(score, Trial(base=Scenario.from_dict(mapped.scenario), name=run.id))
+    except TrainsimError as error:
+        return _Mapped(Score(run=run, published=published, memory_published=memory, reason=str(error)), None)
+
+
+def _scored(score: Score, value: Replayed | None, reason: str) -> Score:
+    """*score* with what its trial gave."""
+    if value is None:
+        return Score(**_values(score) | {"reason": reason})
+    peak = dict(value.peaks)[score.run.memory_measure] if score.memory_published else None
+    return Score(**_values(score) | {"predicted": value.step_time, "memory_predicted": peak, "fits": value.fits})
+
+
+def _values(score: Score) -> dict[str, Any]:
+    return {name: getattr(score, name) for name in score.__dataclass_fields__}
+
+
+def _of_sources(rows: list[Run], sources: Sequence[str]) -> list[Run]:
+    known = dict.fromkeys(run.source for run in rows)
+    for source in sources:
+        if source not in known:
+            raise UnknownName("source of published runs", source, known)
+    kept = [run for run in rows if not sources or run.source in sources]
+    if not kept:
+        raise ScenarioError("the table has no rows")
+    return kept

@@ -1,0 +1,125 @@
+"""The scores as tables: errors by source, the worst rows, and what could not be said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import mean, median
+from typing import NamedTuple
+
+from trainsim.tables.blocks import Paragraph, Section
+from trainsim.tables.cells import Unit
+from trainsim.tables.table import Column, Table
+from trainsim.validation.scores import Score, by_source, errors_of
+
+WORST = 8
+"""Rows that are listed by name."""
+
+
+class Errors(NamedTuple):
+    """Of some runs: how many were scored, their median error, the error that nine in ten stay below, and the bias (the
+    median with its sign); fractions."""
+
+    runs: int
+    median: float
+    ninety: float
+    bias: float
+
+
+def errors(values: Iterable[float]) -> Errors | None:
+    """The summary of some errors; None where there is none.
+
+    >>> errors([0.1, -0.2, 0.3])
+    Errors(runs=3, median=0.2, ninety=0.28, bias=0.1)
+    """
+    from numpy import quantile
+
+    listed = list(values)
+    if not listed:
+        return None
+    sizes = [abs(value) for value in listed]
+    return Errors(len(listed), median(sizes), round(float(quantile(sizes, 0.9)), 12), median(listed))
+
+
+def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
+    """All that is told of *scores*."""
+    found = [_table(scores), Section("", (Paragraph(overall(scores)),))]
+    if worst := _worst(scores):
+        found.append(worst)
+    if refused := _refused(scores):
+        found.append(refused)
+    return tuple(found)
+
+
+def overall(scores: Sequence[Score]) -> str:
+    """The whole table in a sentence."""
+    medians = [e.median for of_one in by_source(scores).values() if (e := errors(errors_of(of_one)))]
+    whole = errors(errors_of(scores))
+    if whole is None:
+        return "No run has a time and a prediction."
+    return (
+        f"{whole.runs} of {len(scores)} runs: the median of the {len(medians)} sources' medians is "
+        f"{median(medians):.1%} (mean {mean(medians):.1%}), and nine in ten runs are within {whole.ninety:.1%}."
+    )
+
+
+def _table(scores: Iterable[Score]) -> Section:
+    columns = (
+        Column("source"),
+        Column("runs", Unit.WHOLE),
+        Column("scored", Unit.WHOLE),
+        Column("median error", Unit.SHARE),
+        Column("90 % below", Unit.SHARE),
+        Column("bias", Unit.CHANGE),
+        Column("peaks", Unit.WHOLE, priority=1),
+        Column("median error", Unit.SHARE, priority=1),
+        Column("bias", Unit.CHANGE, priority=1),
+        Column("what", wraps=True, priority=2),
+    )
+    rows = tuple(_row(source, of_one) for source, of_one in by_source(scores).items())
+    return Section("Step time and peak memory by source", (Table(columns=columns, rows=rows),))
+
+
+def _row(source: str, scores: list[Score]) -> tuple[str | float | None, ...]:
+    times = errors(errors_of(scores))
+    peaks = errors(error for score in scores if (error := score.memory_error) is not None)
+    time = (times.runs, times.median, times.ninety, times.bias) if times else (0, None, None, None)
+    memory = (peaks.runs, peaks.median, peaks.bias) if peaks else (None, None, None)
+    return (source, len(scores), *time, *memory, scores[0].run.text("source"))
+
+
+def _worst(scores: Iterable[Score]) -> Section | None:
+    listed = sorted((s for s in scores if s.error is not None), key=lambda s: -abs(s.error or 0.0))[:WORST]
+    if not listed:
+        return None
+    columns = (
+        Column("run"),
+        Column("error", Unit.CHANGE),
+        Column("published", Unit.TIME),
+        Column("predicted", Unit.TIME),
+        Column("model", priority=1),
+        Column("GPUs", Unit.WHOLE),
+        Column("GPU", priority=1),
+        Column("profile", priority=1),
+    )
+    rows = tuple(
+        (s.run.id, s.error, s.published, s.predicted, s.run.text("model_name"), s.run.whole("num_gpus"),
+         s.run.text("gpu"), s.software)
+        for s in listed
+    )  # fmt: skip
+    return Section("Furthest off", (Table(columns=columns, rows=rows),))
+
+
+def _refused(scores: Iterable[Score]) -> Section | None:
+    lines = list(_reasons(scores))
+    if not lines:
+        return None
+    columns = (Column("runs", Unit.WHOLE), Column("first"), Column("why", wraps=True))
+    return Section("Not replayed", (Table(columns=columns, rows=tuple(lines)),))
+
+
+def _reasons(scores: Iterable[Score]) -> Iterator[tuple[int, str, str]]:
+    told = [(score.reason, score.run.id) for score in scores if score.reason]
+    first = dict(reversed(told))
+    for reason, count in Counter(reason for reason, _ in told).most_common():
+        yield count, first[reason], reason

@@ -1,0 +1,179 @@
+"""How a published run was trained: degrees, pipeline, sharding and batches, as sections of a scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from trainsim.scenario.checks import Fault
+from trainsim.scenario.layout import balanced, derive
+from trainsim.schedules import schedules
+from trainsim.validation.published import Run, Unreadable
+
+DISPATCHERS = ("hybridep", "deepep", "allgather", "alltoall")
+GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
+LAYERS_PER_CHUNK = 2
+"""Of an interleaved pipeline whose chunks the source does not give: a chunk of about so many."""
+
+
+class Sections(NamedTuple):
+    """Sections of a scenario by name, and what the source does not say of them."""
+
+    data: Mapping[str, Any]
+    assumed: tuple[str, ...]
+
+
+def sections_of(run: Run, *, family: str) -> Sections:
+    """All sections but the model, the cluster and the framework, of whose *family* (megatron, pytorch, ...) it is.
+
+    Raises Unreadable for what is no value of its column.
+    """
+    assumed: list[str] = []
+    data = {
+        "parallel": _parallel(run),
+        "pipeline": _pipeline(run, assumed.append),
+        "sharding": _sharding(run, family=family),
+        "training": _training(run, assumed.append),
+    }
+    return Sections({key: value for key, value in data.items() if value}, tuple(assumed))
+
+
+def _parallel(run: Run) -> dict[str, Any]:
+    degrees = {key: run.whole(key) or 1 for key in ("tp", "pp", "cp", "ep")}
+    section: dict[str, Any] = {key: degree for key, degree in degrees.items() if degree > 1}
+    if etp := run.whole("etp"):
+        section["etp"] = etp
+    if run.flag("sequence_parallel") and degrees["tp"] > 1:
+        section["sequence_parallel"] = True
+    if degrees["cp"] > 1 and re.search(r"a2a|ulysses|all.to.all", run.text("overlap_flags"), re.I):
+        section["context_parallel"] = "ulysses"
+    return section
+
+
+def _pipeline(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
+    stages = run.whole("pp") or 1
+    if stages == 1:
+        return {}
+    named = re.sub(r"\(.*?\)", "", run.text("schedule")).strip().lower().replace(" ", "-").replace("_", "-")
+    section: dict[str, Any] = {}
+    chunks = run.whole("vpp") or 0
+    interleaved = "interleaved" in named or chunks > 1
+    if named and not interleaved and named not in ("none", "1f1b"):
+        if named not in schedules:
+            raise Unreadable(f"schedule = {run.text('schedule')!r} is none of the simulator's")
+        section["schedule"] = named
+    if interleaved and (not chunks or "VP not listed" in run.text("notes")):
+        chunks = _chunks(run.wanted("layers"), stages)
+        assume(f"{chunks} chunks")
+    layers, chunks = run.wanted("layers"), max(chunks, 1)
+    if isinstance(derive(layers=layers, pp=stages, chunks=chunks), Fault):
+        section["layout"] = list(balanced(layers=layers, stages=stages * chunks))
+        assume(f"{layers} layers on {stages * chunks} stages")
+    return section | ({"chunks": chunks} if chunks > 1 else {})
+
+
+def _chunks(layers: int, stages: int) -> int:
+    """Chunks of about LAYERS_PER_CHUNK layers, if layers divide by the stages."""
+    per_stage, rest = divmod(layers, stages)
+    if rest:
+        return 1
+    fitting = [n for n in range(1, per_stage + 1) if per_stage % n == 0]
+    return min(fitting, key=lambda n: (abs(per_stage / n - LAYERS_PER_CHUNK), n))
+
+
+def _sharding(run: Run, *, family: str) -> dict[str, Any]:
+    stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
+    dp = run.whole("dp") or 1
+    section: dict[str, Any] = {"strategy": _strategy(stage, note, family, run)}
+    if section["strategy"] in ("fsdp", "hsdp") and (
+        stage == 2 or re.search(r"SHARD_GRAD_OP|reshard_after_forward (false|0)|ZeRO-2", note, re.I)
+    ):
+        section["reshard_after_forward"] = False
+    if found := GROUPS.search(note):
+        size = int(found[1] or found[2])
+        if section["strategy"] == "zero1" and size < dp and dp % size == 0:
+            section["instances"] = dp // size
+        elif section["strategy"] == "hsdp":
+            section["shard_size"] = size
+    if re.search(r"overlap off", run.text("overlap_flags"), re.I) and "DP" in run.text("overlap_flags"):
+        section["overlap"] = False
+    return section | _offload(run)
+
+
+def _strategy(stage: int, note: str, family: str, run: Run) -> str:
+    if re.search(r"\b(HSDP|HYBRID)", note, re.I):
+        return "hsdp"
+    if "fsdp" in note.lower() or (family == "pytorch" and stage >= 2):
+        return "fsdp"
+    if stage == 0 and re.search(r"BF16_Optimizer", note) and run.text("precision") == "bf16":
+        return "zero1"
+    if re.search(r"ZeRO\+\+|zeropp", note, re.I):
+        return "zeropp"
+    if re.search(r"\bMiCS\b", note, re.I):
+        return "mics"
+    return {0: "ddp", 1: "zero1", 2: "zero2"}.get(stage, "zero3")
+
+
+def _offload(run: Run) -> dict[str, Any]:
+    text = run.text("optimizer_offload").lower()
+    place = "nvme" if "nvme" in text else "cpu" if re.search(r"cpu|host|offload", text) else ""
+    if not place:
+        return {}
+    parameters = bool(re.search(r"param", text)) or "infinity" in text
+    return {"offload": {"optimizer": place} | ({"parameters": place} if parameters else {})}
+
+
+def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
+    micro, batch, dp = run.whole("micro_batch"), run.wanted("global_batch"), run.whole("dp") or 1
+    if micro is None:
+        micro = min(2, max(1, batch // dp)) if (run.whole("pp") or 1) == 1 else 1
+        assume(f"micro-batch {micro}")
+    section: dict[str, Any] = {
+        "sequence_length": run.wanted("seq_len"),
+        "micro_batch": micro,
+        "global_batch": batch,
+        "precision": run.text("precision").lower() or "bf16",
+        "recompute": _recompute(run, assume),
+        **_attention(run),
+        **_routing(run),
+    }
+    if "moe_a2a_overlap" in run.text("overlap_flags"):
+        section["moe_overlap"] = True
+    return section
+
+
+def _recompute(run: Run, assume: Callable[[str], None]) -> str:
+    told = run.text("recompute").lower()
+    if told in ("full", "selective", "none"):
+        return told
+    if told in ("", "nan", "unknown"):
+        assume("no recomputation")
+        return "none"
+    if "select" in told:
+        return "selective"
+    if re.search(r"full|checkpoint|uniform|block", told):
+        return "full"
+    raise Unreadable(f"recompute = {told!r} is none of none, selective, full")
+
+
+def _attention(run: Run) -> dict[str, Any]:
+    if re.search(r"FP8 attention", run.text("notes")):
+        return {"attention": "cudnn-fp8"}
+    told = run.text("flash_attention").lower().removesuffix(".0")
+    known = {"0": "eager", "no": "eager", "1": "flash1", "2": "flash2", "3": "flash3", "cudnn": "cudnn", "sdpa": "sdpa"}
+    return {"attention": known[told]} if told in known else {}
+
+
+def _routing(run: Run) -> dict[str, Any]:
+    if not run.whole("num_experts"):
+        return {}
+    text = run.remarks.lower()
+    routing: dict[str, Any] = {}
+    if named := next((name for name in DISPATCHERS if name in text), ""):
+        routing["dispatcher"] = named
+    if re.search(r"token drop|capacity factor", text):
+        factor = re.search(r"capacity factor (\d+(?:\.\d+)?)", text)
+        routing["capacity_factor"] = float(factor[1]) if factor else 1.0
+        routing["pad_to_capacity"] = True
+    return {"moe": routing} if routing else {}
