@@ -48,7 +48,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
     from trainsim.models.reading import load_model
 
     job = SimpleNamespace(
-        name=name, cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
+        name=name, framework=SimpleNamespace(name="neutral"), cluster=cluster, what_if=(), model=load_model("gpt2-xl"),
         allocation=Allocation(), parallel=SimpleNamespace(ranks=trace.ranks),
         training=SimpleNamespace(
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",

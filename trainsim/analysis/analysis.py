@@ -14,6 +14,7 @@ from trainsim.analysis.critical import CriticalPath, critical_path
 from trainsim.analysis.expectation import Expectation, Facts, contention, difference, expectation, slow_things
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
+from trainsim.analysis.likely import Range, likely, parts_of
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
 from trainsim.analysis.rollout import RolloutUse, rollout_use
 from trainsim.analysis.throughput import Throughput, throughput
@@ -103,6 +104,13 @@ class Analysis:
     def period(self) -> float | None:
         """Seconds from the end of a step to that of the next when several run back to back; None for a single one."""
         return period(self.lanes)
+
+    @cached_property
+    def likely(self) -> Range | None:
+        """Seconds between which four of five measured steps lie; None for rollouts, of which no run was published."""
+        if self.simulation.plan.rollout is not None:
+            return None
+        return likely(self.step_time, parts_of(self.job, self.breakdown))
 
     @cached_property
     def throughput(self) -> Throughput:

@@ -24,6 +24,10 @@ def validate(
     source: Annotated[
         list[str], typer.Option("--source", metavar="NAME", help="Only runs of this source; repeatable.")
     ] = [],  # noqa: B006
+    left_out: Annotated[
+        bool,
+        typer.Option("--left-out", help="Forget what was learnt from each run's source: its software, its fits."),
+    ] = False,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a row per run here.")] = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -36,7 +40,7 @@ def validate(
 
     if csv:
         try_writing(csv)
-    validation = score(runs, sources=source, workers=workers)
+    validation = score(runs, sources=source, left_out=left_out, workers=workers)
     if csv:
         validation.frame().to_csv(csv, index=False)
         print(f"Written: {csv}", file=sys.stderr)

@@ -17,6 +17,7 @@ def result_dict(result: Result) -> dict[str, Any]:
     return {
         "scenario": dict(result.scenario),
         "step_time_s": result.step_time,
+        "range_s": None if result.likely is None else [result.likely.low, result.likely.high],
         "steps": result.steps,
         "period_s": result.period,
         "tokens_per_s": speed.tokens_per_s,

@@ -17,7 +17,7 @@ COLUMNS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One published run: seconds and bytes, ``reason`` why it could not be said, ``assumed`` what its source leaves
-    open."""
+    open, ``parts`` the weights of the parts of its error."""
 
     run: Run = field(repr=False)
     published: float | None
@@ -27,6 +27,7 @@ class Score:
     fits: bool | None = None
     reason: str = ""
     software: str = ""
+    parts: tuple[tuple[str, float], ...] = ()
     assumed: tuple[str, ...] = ()
 
     @property

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainsim.analysis.likely import parts_of
 from trainsim.errors import ScenarioError, TrainsimError, UnknownName
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
 from trainsim.study.trial import Trial
 from trainsim.validation.forms import rows_of
+from trainsim.validation.left_out import without
 from trainsim.validation.mapping import scenario_of
 from trainsim.validation.published import SHIPPED, TABLES, Run
 from trainsim.validation.scores import COLUMNS, Score
@@ -27,9 +29,11 @@ UNSEEN = {"allocated": ("framework", "slack"), "reserved": ("framework",), "smi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What is kept of a replayed run: seconds per step, and bytes of the peak by what measures it."""
+    """What is kept of a replayed run: seconds per step, bytes of the peak by what measures it, and the parts of its
+    error."""
 
     step_time: float
+    parts: tuple[tuple[str, float], ...]
     peaks: tuple[tuple[str, float], ...]
     fits: bool
 
@@ -64,13 +68,15 @@ def validate(
     runs: str | Path | None = None,
     *,
     sources: Sequence[str] = (),
+    left_out: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Validation:
     """Published runs beside what is predicted for them.
 
     *runs* is a table that ships (``runs``, which None means too, or ``nanotron``) or a CSV file with such columns,
-    *sources* keeps rows of these only. ``workers`` and ``progress`` as in ``sweep``. An interrupt keeps what is
+    *sources* keeps rows of these only. ``left_out`` forgets for each run what was learnt from its source: the profile of
+    its software, and constants that were fitted on it. ``workers`` and ``progress`` as in ``sweep``. An interrupt keeps what is
     finished. Raises InvalidData for a file that is no such table, and UnknownName for a source that has no row.
 
     >>> scored = validate(sources=["S4"], workers=1, progress=False)
@@ -79,7 +85,7 @@ def validate(
     """
     rows = _of_sources(list(rows_of(SHIPPED if runs is None else TABLES.get(str(runs), runs))), sources)
     runner = Runner(keep=replayed, workers=workers, progress=progress)
-    mapped = [_mapped(run) for run in rows]
+    mapped = [_mapped(run, left_out) for run in rows]
     outcomes = iter(runner.run([m.trial for m in mapped if m.trial is not None], "validate"))
     scores = []
     for entry in mapped:
@@ -97,7 +103,8 @@ def replayed(result: Result) -> Replayed:
         (measure, max(stage.peak - sum(stage.part(part) for part in unseen) for stage in use.per_stage))
         for measure, unseen in UNSEEN.items()
     )
-    return Replayed(step_time=result.step_time, peaks=peaks, fits=use.fits)
+    parts = tuple(parts_of(result.job, result.breakdown).items())
+    return Replayed(step_time=result.step_time, parts=parts, peaks=peaks, fits=use.fits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ class _Mapped:
     trial: Trial | None
 
 
-def _mapped(run: Run) -> _Mapped:
+def _mapped(run: Run, left_out: bool) -> _Mapped:
     """A row as a trial, or its score with the reason why it is none."""
     published = memory = None
     try:
@@ -119,7 +126,8 @@ def _mapped(run: Run) -> _Mapped:
             software=mapped.software.profile,
             assumed=mapped.assumed,
         )
-        return _Mapped(score, Trial(base=Scenario.from_dict(mapped.scenario), name=run.id))
+        scenario = without(run.source, mapped.scenario) if left_out else mapped.scenario
+        return _Mapped(score, Trial(base=Scenario.from_dict(scenario), name=run.id))
     except TrainsimError as error:
         return _Mapped(Score(run=run, published=published, memory_published=memory, reason=str(error)), None)
 
@@ -129,7 +137,8 @@ def _scored(score: Score, value: Replayed | None, reason: str) -> Score:
     if value is None:
         return Score(**_values(score) | {"reason": reason})
     peak = dict(value.peaks)[score.run.memory_measure] if score.memory_published else None
-    return Score(**_values(score) | {"predicted": value.step_time, "memory_predicted": peak, "fits": value.fits})
+    found = {"predicted": value.step_time, "parts": value.parts, "memory_predicted": peak, "fits": value.fits}
+    return Score(**_values(score) | found)
 
 
 def _values(score: Score) -> dict[str, Any]:

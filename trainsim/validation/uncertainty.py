@@ -1,0 +1,164 @@
+"""
+How wide a range has to be: deviations of the parts of an error, from runs whose software and constants were left out.
+
+Each source has the same weight, and each configuration of a source. The shape (quantiles) is what the errors of the
+other sources show in units of their deviation; coverage is counted on the source that is left out of both fits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainsim.validation.scores import Score
+
+Floats = npt.NDArray[np.float64]
+TAILS = (0.1, 0.9)
+"""Of the errors that lie below and above a range of 80 %."""
+LEAST = 1e-3
+"""The smallest deviation of a part that is looked for."""
+ROUNDS = 60
+STEPS = (2.0, 1.25, 1.05)
+"""Factors by which a deviation is changed while that helps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Deviations of the parts, and the quantiles of errors in units of their deviation."""
+
+    deviation: Mapping[str, float]
+    quantiles: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Errors (logarithms of predicted over published; rows), the weight of each part in each (columns), and their
+    weights."""
+
+    values: Floats
+    parts: Floats
+    names: tuple[str, ...]
+    weights: Floats
+    sources: tuple[str, ...]
+
+    def of(self, keep: npt.NDArray[np.bool_]) -> Errors:
+        """Some of the rows."""
+        sources = tuple(s for s, kept in zip(self.sources, keep, strict=True) if kept)
+        return Errors(
+            values=self.values[keep],
+            parts=self.parts[keep],
+            names=self.names,
+            weights=self.weights[keep],
+            sources=sources,
+        )
+
+
+def errors_of(scores: Sequence[Score]) -> Errors:
+    """The errors of all scores that have one; sources weigh the same, and so do the configurations of each."""
+    known = [score for score in scores if score.predicted and score.published]
+    names = tuple(dict.fromkeys(name for score in known for name, _ in score.parts))
+    rows = [dict(score.parts) for score in known]
+    keys = [(s.run.source, s.run.text("model_name"), s.run.text("gpu")) for s in known]
+    alike, groups = Counter(keys), Counter(source for source, *_ in set(keys))
+    return Errors(
+        values=np.array([log(s.predicted / s.published) for s in known]),  # type: ignore[operator]
+        parts=np.array([[row.get(name, 0.0) for name in names] for row in rows]),
+        names=names,
+        weights=np.array([1.0 / alike[key] / groups[key[0]] for key in keys]),
+        sources=tuple(s.run.source for s in known),
+    )
+
+
+def fit(errors: Errors) -> Fit:
+    """The deviations under which the errors are likeliest (a Laplace distribution, whose tails are as heavy)."""
+    variance = np.full(len(errors.names), 0.03**2)
+    best = _loss(errors, variance)
+    for _ in range(ROUNDS):
+        before = best
+        for column in range(len(variance)):
+            for factor in (*STEPS, *(1.0 / step for step in STEPS)):
+                tried = variance.copy()
+                tried[column] = max(tried[column] * factor**2, LEAST**2)
+                if (loss := _loss(errors, tried)) < best:
+                    variance, best = tried, loss
+        if before - best < 1e-9:
+            break
+    deviation = {name: round(float(v) ** 0.5, 4) for name, v in zip(errors.names, variance, strict=True)}
+    scaled = errors.values / np.sqrt(errors.parts**2 @ variance)
+    low, high = (_quantile(scaled, errors.weights, tail) for tail in TAILS)
+    # An error of +5 % says that the measured time is lower than the predicted one.
+    return Fit(deviation=deviation, quantiles=(round(-high, 3), round(-low, 3)))
+
+
+def coverage(errors: Errors) -> dict[str, float]:
+    """The part of each source's runs that lies in its range, when the source is left out of the fit."""
+    found = {}
+    sources = np.array(errors.sources)
+    for source in dict.fromkeys(errors.sources):
+        left_out = sources == source
+        fitted = fit(errors.of(~left_out))
+        inside = _inside(errors.of(left_out), fitted)
+        weights = errors.weights[left_out]
+        found[source] = float((inside * weights).sum() / weights.sum())
+    return found
+
+
+def _inside(errors: Errors, fitted: Fit) -> Floats:
+    variance = np.array([fitted.deviation.get(name, 0.0) ** 2 for name in errors.names])
+    scaled = -errors.values / np.sqrt(errors.parts**2 @ variance)
+    low, high = fitted.quantiles
+    inside: Floats = ((scaled >= low) & (scaled <= high)).astype(np.float64)
+    return inside
+
+
+def _loss(errors: Errors, variance: Floats) -> float:
+    width = np.sqrt(errors.parts**2 @ variance)
+    return float((errors.weights * (np.abs(errors.values) / width + np.log(width))).sum())
+
+
+def _quantile(values: Floats, weights: Floats, part: float) -> float:
+    """The weighted quantile of *values*.
+
+    >>> _quantile(np.array([3.0, 1.0, 2.0]), np.ones(3), 0.5)
+    2.0
+    """
+    order = np.argsort(values)
+    reached = (np.cumsum(weights[order]) - 0.5 * weights[order]) / weights.sum()
+    return float(np.interp(part, reached, values[order]))
+
+
+def document(fitted: Fit, checked: Mapping[str, Any]) -> str:
+    """The file that ``likely`` reads."""
+    lines = [
+        "# Made by `python -m benchmarks.accuracy --write`: how far predicted step times are off.",
+        "source: errors of published runs (trainsim/validation/data), their own software and constants left out",
+        "deviation:  # of the logarithm of the step time, at full weight of the part",
+        *(f"  {name}: {value}" for name, value in fitted.deviation.items()),
+        f"quantiles: [{fitted.quantiles[0]}, {fitted.quantiles[1]}]  # in these units, 80 % of measured times between",
+        "checked:  # what published runs were replayed with",
+        f"  ranks: {checked['ranks']}",
+        f"  frameworks: [{', '.join(checked['frameworks'])}]",
+        f"  gpus: [{', '.join(checked['gpus'])}]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def checked_of(scores: Sequence[Score]) -> dict[str, Any]:
+    """What the runs that were replayed were replayed with."""
+    from trainsim.hardware.cluster import load_topology
+    from trainsim.validation.mapping import scenario_of
+
+    known = [score for score in scores if score.predicted and score.published]
+    clusters = {tuple(sorted(scenario_of(s.run).scenario["cluster"].items())): s for s in known}
+    gpus = {str(dict(c).get("gpu") or load_topology(dict(c)["topology"], nodes=1).gpu.name) for c in clusters}
+    return {
+        "ranks": max(score.run.wanted("num_gpus") for score in known),
+        "frameworks": sorted({score.software for score in known}),
+        "gpus": sorted(gpus),
+    }
