@@ -1,4 +1,4 @@
-"""A scenario as it would be if the source of its run had never been seen: other software, constants fitted without it."""
+"""A scenario as it would be if the source of its run had never been seen: other software, and fits without it."""
 
 from __future__ import annotations
 

@@ -75,9 +75,10 @@ def validate(
     """Published runs beside what is predicted for them.
 
     *runs* is a table that ships (``runs``, which None means too, or ``nanotron``) or a CSV file with such columns,
-    *sources* keeps rows of these only. ``left_out`` forgets for each run what was learnt from its source: the profile of
-    its software, and constants that were fitted on it. ``workers`` and ``progress`` as in ``sweep``. An interrupt keeps what is
-    finished. Raises InvalidData for a file that is no such table, and UnknownName for a source that has no row.
+    *sources* keeps rows of these only. ``left_out`` forgets for each run what was learnt from its source: the profile
+    of its software, and constants that were fitted on it. ``workers`` and ``progress`` as in ``sweep``. An interrupt
+    keeps what is finished. Raises InvalidData for a file that is no such table, and UnknownName for a source that has
+    no row.
 
     >>> scored = validate(sources=["S4"], workers=1, progress=False)
     >>> [score.run.id for score in scored.scores if abs(score.error) > 0.05]

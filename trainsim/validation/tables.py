@@ -4,41 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import mean, median
-from typing import NamedTuple
 
 from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 from trainsim.validation.scores import Score, by_source, errors_of
+from trainsim.validation.summary import errors, overall
 
 WORST = 8
 """Rows that are listed by name."""
-
-
-class Errors(NamedTuple):
-    """Of some runs: how many were scored, their median error, the error that nine in ten stay below, and the bias (the
-    median with its sign); fractions."""
-
-    runs: int
-    median: float
-    ninety: float
-    bias: float
-
-
-def errors(values: Iterable[float]) -> Errors | None:
-    """The summary of some errors; None where there is none.
-
-    >>> errors([0.1, -0.2, 0.3])
-    Errors(runs=3, median=0.2, ninety=0.28, bias=0.1)
-    """
-    from numpy import quantile
-
-    listed = list(values)
-    if not listed:
-        return None
-    sizes = [abs(value) for value in listed]
-    return Errors(len(listed), median(sizes), round(float(quantile(sizes, 0.9)), 12), median(listed))
 
 
 def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
@@ -49,18 +23,6 @@ def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
     if refused := _refused(scores):
         found.append(refused)
     return tuple(found)
-
-
-def overall(scores: Sequence[Score]) -> str:
-    """The whole table in a sentence."""
-    medians = [e.median for of_one in by_source(scores).values() if (e := errors(errors_of(of_one)))]
-    whole = errors(errors_of(scores))
-    if whole is None:
-        return "No run has a time and a prediction."
-    return (
-        f"{whole.runs} of {len(scores)} runs: the median of the {len(medians)} sources' medians is "
-        f"{median(medians):.1%} (mean {mean(medians):.1%}), and nine in ten runs are within {whole.ninety:.1%}."
-    )
 
 
 def _table(scores: Iterable[Score]) -> Section:
