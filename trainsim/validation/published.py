@@ -97,14 +97,20 @@ class Run:
     def step_time(self) -> float | None:
         """Seconds per step: printed, or from the printed speed. Raises Unreadable."""
         for column in TIMES[:2]:
-            if value := self.number(column):
+            if value := self._above_zero(column):
                 return value
         sequences, tokens = self.wanted("global_batch"), self.wanted("seq_len")
-        if speed := self.number("tokens_per_s_per_gpu"):
+        if speed := self._above_zero("tokens_per_s_per_gpu"):
             return sequences * tokens / speed / self.wanted("num_gpus")
-        if speed := self.number("samples_per_s"):
+        if speed := self._above_zero("samples_per_s"):
             return sequences / speed
         return None
+
+    def _above_zero(self, column: str) -> float | None:
+        value = self.number(column)
+        if value is not None and value <= 0:
+            raise Unreadable(f"{column} = {self.text(column)!r} is not above 0")
+        return value
 
     @property
     def peak_memory(self) -> float | None:
