@@ -9,12 +9,14 @@ import numpy as np
 CONSTANTS = {
     "latency_scale": 1.16, "ring_base": 6.6e-6, "ring_step": 0.6e-6, "ring_network_step": 2.7e-6,
     "tree_base": 6.8e-6, "tree_step": 0.6e-6, "tree_one_node": 4e-6, "network_hop": 5e-6,
+    "chunk_step": 3.4e-6, "chunk_network_step": 14e-6, "chunk_bytes": 7e3,
     "ramp": 12e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 48.8e-6, "ramp_network_power": 0.95,
     "nvls_rate": 1.16, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.13, "nvls_minimum_ranks": 5.0,
     "tree_rate": 0.92, "auto_mib": 256.0,
     "message_latency": 8e-6, "message_network_latency": 12e-6, "message_network_gain": 1.0,
 }  # fmt: skip
-ZERO = dict.fromkeys(("latency_scale", "ramp", "ramp_network", "nvls_ramp"), 0.0)
+WITHOUT = ("latency_scale", "ring_base", "ramp", "ramp_network", "nvls_ramp", "chunk_step", "chunk_network_step")
+ZERO = dict.fromkeys(WITHOUT, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

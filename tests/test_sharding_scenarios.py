@@ -73,7 +73,8 @@ def test_each_stage_of_zero_takes_less_memory_and_sends_more() -> None:
     assert sent(one)["exposed_s"] == pytest.approx(sent(one)["time_s"]), "nothing of ZeRO-1 is hidden"
     assert sent(two)["exposed_s"] == pytest.approx(sent(two)["time_s"]), "nor of ZeRO-2"
     assert sent(three)["exposed_s"] < 0.05 * sent(three)["time_s"]
-    assert one.step_time < three.step_time < two.step_time
+    assert max(one.step_time, three.step_time) < two.step_time
+    assert one.step_time == pytest.approx(three.step_time, rel=0.02), "more is sent, but hidden"
     assert other("ds_zero2", overlap=True).step_time < three.step_time
 
 
@@ -101,7 +102,7 @@ def test_a_slower_network_shows_under_dp_though_kernels_follow_each_gather() -> 
         Scenario.load("zeropp_18b_200g").replace({"cluster.nics_per_node": nics}).run().to_dict()["breakdown_s"]
         for nics in (2, 1)
     )
-    assert one["dp"] > 3 * two["dp"]
+    assert one["dp"] > 2.5 * two["dp"]
     assert one["other"] < 1.2 * two["other"]
 
 

@@ -92,7 +92,8 @@ class Hardware:
         bandwidth[np.isinf(bandwidth)] = 1e12
         return Pattern(
             factor=np.full(groups, factor), bandwidth=bandwidth, latency=np.where(crosses, 8e-6, 3e-6),
-            ramp=np.full(groups, self.ramp), use_group=uses[0], use_resource=uses[1], use_amount=uses[2],
+            ramp=np.full(groups, self.ramp), chain=np.zeros(groups), chain_bytes=np.zeros(groups),
+            use_group=uses[0], use_resource=uses[1], use_amount=uses[2],
             use_hold=uses[3].astype(bool),
         )  # fmt: skip
 

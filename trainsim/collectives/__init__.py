@@ -89,8 +89,9 @@ def joined(parts: Sequence[Edges]) -> Edges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """``edges(operation, placement)`` is the traffic; ``latency`` and ``ramp`` are seconds per group.
+    """``edges(operation, placement)`` is the traffic; ``latency``, ``ramp`` and ``chain`` are seconds per group.
 
+    ``chain`` (None: none) is what the steps from rank to rank take that large buffers pay and small ones do not.
     ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words. ``automatic`` says which
     of these a library would give it by itself (None: all): only those are weighed by ``auto``.
     """
@@ -99,6 +100,7 @@ class Algorithm:
     edges: Callable[[str, PlacedGroups], Edges]
     latency: Callable[[str, PlacedGroups], Floats]
     ramp: Callable[[str, PlacedGroups], Floats]
+    chain: Callable[[str, PlacedGroups], Floats] | None = None
     fits: Callable[[PlacedGroups], Bools] | None = None
     needs: str = ""
     automatic: Callable[[str, PlacedGroups], Bools] | None = None

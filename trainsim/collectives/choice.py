@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Floats, Ints, PlacedGroups, algorithms
-from trainsim.collectives.latency import least_latency
+from trainsim.collectives.latency import least_latency, tree_ramp
 from trainsim.collectives.place import place
 from trainsim.collectives.traffic import Rates, carried
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
 
 MIB = 2.0**20
+OF_A_GROUP = ("factor", "bandwidth", "latency", "ramp", "chain", "chain_bytes")
+"""Columns of a pattern that have a number per group."""
 
 
 def quickest(placement: PlacedGroups, operation: str, rates: Rates) -> Pattern:
@@ -74,10 +76,7 @@ class _Offer(NamedTuple):
         p, number = self.pattern, np.cumsum(chosen) - 1
         uses = chosen[p.use_group]
         part = Pattern(
-            factor=p.factor[chosen],
-            bandwidth=p.bandwidth[chosen],
-            latency=p.latency[chosen],
-            ramp=p.ramp[chosen],
+            **{name: getattr(p, name)[chosen] for name in OF_A_GROUP},
             use_group=number[p.use_group[uses]],
             use_resource=p.use_resource[uses],
             use_amount=p.use_amount[uses],
@@ -87,17 +86,22 @@ class _Offer(NamedTuple):
 
 
 def _offer(placement: PlacedGroups, operation: str, algorithm: Algorithm, which: Bools, rates: Rates) -> _Offer:
-    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those."""
+    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those.
+
+    An all-reduce gives up a long chain of ranks for a tree, where that takes longer to get going than a tree does.
+    """
     served = placement if which.all() else place(placement.machine, placement.members[which])
     made = carried(served, operation, algorithm, rates)
     quick = np.minimum(made.latency, least_latency(operation, served))
+    if operation == "all_reduce" and algorithm.chain is not None:
+        made = replace(made, ramp=tree_ramp(operation, served), chain=np.zeros_like(made.chain))
     return _Offer(np.flatnonzero(which), replace(made, latency=quick))
 
 
 def _seconds(p: Pattern, nbytes: float) -> Floats:
     """Seconds alone of every group."""
     x = nbytes * p.factor / p.bandwidth
-    return np.asarray(p.latency + x + 2.0 * np.sqrt(x * p.ramp))
+    return np.asarray(p.latency + x + 2.0 * np.sqrt(x * p.ramp) + p.chain * nbytes / (nbytes + p.chain_bytes))
 
 
 def _merged(offers: Sequence[_Offer], groups: int) -> Pattern:
@@ -113,7 +117,7 @@ def _merged(offers: Sequence[_Offer], groups: int) -> Pattern:
         return np.concatenate([getattr(offer.pattern, column) for offer in offers])
 
     return Pattern(
-        **{name: joined(name)[at] for name in ("factor", "bandwidth", "latency", "ramp")},
+        **{name: joined(name)[at] for name in OF_A_GROUP},
         use_group=use_group[order],
         **{name: joined(name)[order] for name in ("use_resource", "use_amount", "use_hold")},
     )

@@ -45,6 +45,8 @@ def offload_pattern(cluster: Cluster, operation: str, ranks: Ints, *, bandwidth:
         bandwidth=fastest,
         latency=np.full(len(ranks), latency),
         ramp=np.zeros(len(ranks)),
+        chain=np.zeros(len(ranks)),
+        chain_bytes=np.zeros(len(ranks)),
         use_group=group,
         use_resource=link,
         use_amount=share * fastest[group] / rate,

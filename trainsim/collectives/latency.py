@@ -3,11 +3,18 @@ Seconds that a collective takes beside moving its bytes: start, steps, hops; and
 
 ``t = latency + x + 2 * sqrt(x * ramp)`` with x the seconds at full speed (T0 and tau below): the form that fits
 730 points of 37 nccl-tests sweeps best with three parameters. T0 follows the latency terms of NCCL's own tuning
-model (NCCL src/graph/tuning.cc, protocol LL). The constants are the machine's, with their sources in its data:
+model (NCCL src/graph/tuning.cc, protocol LL).
+
+A ring over several nodes takes more: ``chain``, its steps with the protocol of large buffers (Simple), of which each
+waits for the one before however few bytes it carries. That is why gathers and reductions slow down with scale: their
+steps are as many as their ranks, and their bytes per step fewer. Measured rates depend on the bytes per step alone
+(``chunk_step``), and at 16 MiB per rank 1,024 GPUs reach what 16 do. The constants are the machine's, with their
+sources in its data:
 
 ``latency_scale``; ``ring_base``, ``ring_step``, ``ring_network_step``; ``tree_base``, ``tree_step``,
 ``tree_one_node``, ``network_hop`` (seconds); ``ramp`` (seconds, for ``ramp_gpus`` ranks of a domain),
 ``ramp_gather`` (factor of all_gather and reduce_scatter), ``ramp_network`` (seconds), ``ramp_network_power``;
+``chunk_step``, ``chunk_network_step`` (seconds), ``chunk_bytes`` (bytes per rank);
 ``nvls_ramp`` (seconds), ``nvls_ramp_growth``.
 """
 
@@ -18,14 +25,30 @@ import numpy.typing as npt
 
 from trainsim.collectives import Floats, PlacedGroups
 
+GATHERS = ("all_gather", "reduce_scatter")
+
 
 def ring_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 of a ring: every byte goes round all ranks, twice in an all-reduce. Seconds per group."""
     constants = placement.machine.constants
-    steps = (2 if operation == "all_reduce" else 1) * (placement.ranks - 1)
+    steps, hops = _steps(operation, placement)
     seconds = constants["ring_base"] + constants["ring_step"] * steps
-    hops = 2.0 * (placement.domains - 1)
     return _scaled(placement, seconds + constants["ring_network_step"] * hops)
+
+
+def ring_chain(operation: str, placement: PlacedGroups) -> Floats:
+    """What a ring over several domains takes beside bytes and T0 once it carries more than few bytes per rank."""
+    constants = placement.machine.constants
+    steps, hops = _steps(operation, placement)
+    seconds = constants["ring_base"] + constants["chunk_step"] * (steps - hops) + constants["chunk_network_step"] * hops
+    beyond = np.maximum(seconds - ring_latency(operation, placement), 0.0)
+    return np.where(placement.domains > 1, beyond, 0.0)
+
+
+def _steps(operation: str, placement: PlacedGroups) -> tuple[int, Floats]:
+    """(Steps of a ring, those of them between domains per group): an all-reduce goes round twice."""
+    rounds = 2 if operation == "all_reduce" else 1
+    return rounds * (placement.ranks - 1), rounds * (placement.domains - 1).astype(np.float64)
 
 
 def tree_latency(operation: str, placement: PlacedGroups) -> Floats:
@@ -37,20 +60,28 @@ def tree_latency(operation: str, placement: PlacedGroups) -> Floats:
 
 
 def least_latency(operation: str, placement: PlacedGroups) -> Floats:
-    """T0 where the library picks ring or tree (PAT for a gather or a scatter) by size, as NCCL does for small ones."""
-    return np.minimum(ring_latency(operation, placement), tree_latency(operation, placement))
+    """T0 where the library picks ring or tree by size, as NCCL does for small ones.
+
+    Gathers and scatters have a tree (PAT) only where a group has one GPU per node.
+    """
+    ring, tree = ring_latency(operation, placement), tree_latency(operation, placement)
+    ring_only = (placement.domains > 1) & (placement.local > 1) & (operation in GATHERS)
+    return np.where(ring_only, ring, np.minimum(ring, tree))
 
 
-def ramp(operation: str, placement: PlacedGroups) -> Floats:
-    """tau: the pipeline of chunks fills more slowly the longer it is. Seconds per group."""
+def ring_ramp(operation: str, placement: PlacedGroups) -> Floats:
+    """tau of a ring: the pipeline of chunks inside a domain. Seconds per group."""
     constants = placement.machine.constants
-    gathers = operation in ("all_gather", "reduce_scatter")
-    domain = (
-        constants["ramp"] * placement.local / constants["ramp_gpus"] * (constants["ramp_gather"] if gathers else 1.0)
-    )
-    far = placement.domains > 1
+    whole = constants["ramp"] * placement.local / constants["ramp_gpus"]
+    return np.asarray(whole * (constants["ramp_gather"] if operation in GATHERS else 1.0))
+
+
+def tree_ramp(operation: str, placement: PlacedGroups) -> Floats:
+    """tau of a tree: the pipeline of chunks fills more slowly the deeper it is. Seconds per group."""
+    constants = placement.machine.constants
     depth = np.log2(np.maximum(placement.domains, 2)) ** constants["ramp_network_power"]
-    return np.asarray(domain + np.where(far, constants["ramp_network"] * depth, 0.0))
+    far = np.where(placement.domains > 1, constants["ramp_network"] * depth, 0.0)
+    return np.asarray(ring_ramp(operation, placement) + far)
 
 
 def direct_ramp(operation: str, placement: PlacedGroups) -> Floats:
@@ -61,7 +92,7 @@ def direct_ramp(operation: str, placement: PlacedGroups) -> Floats:
     """
     constants = placement.machine.constants
     beyond = np.maximum(placement.local - constants["ramp_gpus"], 0.0)
-    return np.asarray(ramp(operation, placement) - constants["ramp"] * beyond / constants["ramp_gpus"])
+    return np.asarray(tree_ramp(operation, placement) - constants["ramp"] * beyond / constants["ramp_gpus"])
 
 
 def nvls_ramp(operation: str, placement: PlacedGroups) -> Floats:

@@ -14,7 +14,7 @@ from trainsim.collectives import Edges, Floats, Ints, Machine, PlacedGroups, alg
 from trainsim.collectives.choice import quickest, refuse
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.place import place
-from trainsim.collectives.traffic import Rates, carried, from_edges, instant
+from trainsim.collectives.traffic import Rates, Timing, carried, from_edges, instant
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
 from trainsim.units import Quantity, parse_bytes
@@ -60,7 +60,8 @@ def message_pattern(
     latency = np.where(far, constants["message_network_latency"], constants["message_latency"]) * apart
     edges = Edges(np.arange(len(src)), src, dst, np.ones(len(src)))
     rates = Rates(machine, efficiency, bandwidth, constants["message_network_gain"])
-    return from_edges(rates, edges, np.ones(len(src)) * apart, latency=latency, ramp=np.zeros(len(src)))
+    none = np.zeros(len(src))
+    return from_edges(rates, edges, np.ones(len(src)) * apart, Timing(latency, none, none, none))
 
 
 def latency_only(machine: Machine, operation: str, members: Ints) -> Pattern:

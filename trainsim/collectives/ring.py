@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainsim.collectives import Algorithm, Edges, Floats, Ints, PlacedGroups, algorithms, joined
-from trainsim.collectives.latency import ramp, ring_latency
+from trainsim.collectives.latency import ring_chain, ring_latency, ring_ramp
 
 _NONE = np.zeros(0, np.int64)
 _NOBODY = Edges(_NONE, _NONE, _NONE, np.zeros(0))
@@ -106,6 +106,7 @@ algorithms.register("ring")(
         operations=("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
         edges=ring_edges,
         latency=ring_latency,
-        ramp=ramp,
+        ramp=ring_ramp,
+        chain=ring_chain,
     )
 )

@@ -19,14 +19,24 @@ from trainsim.contracts.system import Pattern
 
 def carried(placement: PlacedGroups, operation: str, algorithm: Algorithm, rates: Rates) -> Pattern:
     """How *algorithm* carries out *operation* over all groups."""
-    return from_edges(
-        rates,
-        algorithm.edges(operation, placement),
-        np.full(len(placement.members), factor(operation, placement.ranks)),
-        latency=algorithm.latency(operation, placement),
-        ramp=algorithm.ramp(operation, placement),
-        known=placement.known,
+    groups = len(placement.members)
+    timing = Timing(
+        algorithm.latency(operation, placement),
+        algorithm.ramp(operation, placement),
+        algorithm.chain(operation, placement) if algorithm.chain else np.zeros(groups),
+        np.full(groups, placement.machine.constants["chunk_bytes"] * placement.ranks),
     )
+    volume = np.full(groups, factor(operation, placement.ranks))
+    return from_edges(rates, algorithm.edges(operation, placement), volume, timing, known=placement.known)
+
+
+class Timing(NamedTuple):
+    """What a group waits for beside its bytes, as the columns of a pattern: seconds, and bytes for the last."""
+
+    latency: Floats
+    ramp: Floats
+    chain: Floats
+    chain_bytes: Floats
 
 
 class _TakenLinks(NamedTuple):
@@ -43,9 +53,8 @@ def from_edges(
     rates: Rates,
     edges: Edges,
     volume: Floats,
+    timing: Timing,
     *,
-    latency: Floats,
-    ramp: Floats,
     known: list[tuple[Rates, Edges, _TakenLinks]] | None = None,
 ) -> Pattern:
     """The pattern of some traffic: shares of *edges* are parts of ``volume``, bytes per byte of the buffer.
@@ -60,8 +69,7 @@ def from_edges(
     return Pattern(
         factor=volume,
         bandwidth=uses.fastest,
-        latency=latency,
-        ramp=ramp,
+        **timing._asdict(),
         use_group=uses.group,
         use_resource=uses.link,
         use_amount=uses.amount,
@@ -85,8 +93,7 @@ def instant(groups: int) -> Pattern:
     return Pattern(
         factor=zero,
         bandwidth=np.ones_like(zero),
-        latency=zero,
-        ramp=zero,
+        **Timing(zero, zero, zero, zero)._asdict(),
         use_group=none,
         use_resource=none,
         use_amount=np.zeros(0),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Edges, Ints, PlacedGroups, algorithms, joined
-from trainsim.collectives.latency import ramp, tree_latency
+from trainsim.collectives.latency import tree_latency, tree_ramp
 from trainsim.collectives.ring import in_domains, rails
 
 
@@ -80,7 +80,7 @@ algorithms.register("tree", "Tree")(
         operations=("all_reduce", "broadcast"),
         edges=tree_edges,
         latency=tree_latency,
-        ramp=ramp,
+        ramp=tree_ramp,
         automatic=over_two_nodes,
     )
 )

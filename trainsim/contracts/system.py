@@ -26,15 +26,18 @@ class Pattern:
     """How one operation moves bytes over every group of a communicator; all arrays are columns.
 
     Per group: a buffer of S bytes moves ``x = S * factor / bandwidth`` seconds at full speed and takes, alone,
-    ``latency + x + 2 * sqrt(x * ramp)`` seconds (factor without unit, bandwidth in bytes/s, latency and ramp in
-    seconds). Per use: while bytes move at full speed, group ``use_group`` takes the fraction ``use_amount`` of
-    resource ``use_resource``; where ``use_hold`` is true it takes it for as long as it runs, however slowly.
+    ``latency + x + 2 * sqrt(x * ramp) + chain * S / (S + chain_bytes)`` seconds (factor without unit, bandwidth in
+    bytes/s, latency, ramp and chain in seconds): the last is what the steps of a chain of ranks take beside their
+    bytes. Per use: while bytes move at full speed, group ``use_group`` takes the fraction ``use_amount`` of resource
+    ``use_resource``; where ``use_hold`` is true it takes it for as long as it runs, however slowly.
     """
 
     factor: Floats
     bandwidth: Floats
     latency: Floats
     ramp: Floats
+    chain: Floats
+    chain_bytes: Floats
     use_group: Ints
     use_resource: Ints
     use_amount: Floats
@@ -57,14 +60,22 @@ class Pattern:
 
         >>> one = np.ones(1)
         >>> none = np.zeros(0, np.int64)
-        >>> p = Pattern(factor=2 * one, bandwidth=100 * one, latency=one, ramp=0 * one, use_group=none,
-        ...             use_resource=none, use_amount=np.zeros(0), use_hold=np.zeros(0, bool))
+        >>> p = Pattern(factor=2 * one, bandwidth=100 * one, latency=one, ramp=0 * one, chain=0 * one,
+        ...             chain_bytes=0 * one, use_group=none, use_resource=none, use_amount=np.zeros(0),
+        ...             use_hold=np.zeros(0, bool))
         >>> p.seconds(0, 150.0)
         (4.0, 0.75)
         """
         x = nbytes * float(self.factor[group]) / float(self.bandwidth[group])
         total = float(self.latency[group]) + x + 2.0 * (x * float(self.ramp[group])) ** 0.5
+        if nbytes > 0.0 and self.chain[group] > 0.0:
+            total += float(self.chain[group]) * nbytes / (nbytes + float(self.chain_bytes[group]))
         return total, (x / total if total > 0 else 0.0)
+
+    @property
+    def timing(self) -> tuple[Floats, ...]:
+        """The columns that say how long a group takes."""
+        return self.factor, self.bandwidth, self.latency, self.ramp, self.chain, self.chain_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -108,7 +108,7 @@ def _patterns(system: System) -> list[Pattern]:
 
 
 def _constants(communicator: Communicator) -> list[Floats]:
-    columns = [c for p in communicator.patterns.values() for c in (p.factor, p.bandwidth, p.latency, p.ramp)]
+    columns = [c for p in communicator.patterns.values() for c in p.timing]
     return columns or [np.zeros(communicator.groups)]
 
 

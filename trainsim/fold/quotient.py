@@ -99,7 +99,7 @@ def _content(system: System) -> tuple[object, ...]:
         names += [peers, communicator.groups, tuple(communicator.patterns), len(communicator.group_of)]
         columns += communicator.group_of
         for p in communicator.patterns.values():
-            columns += [p.factor, p.bandwidth, p.latency, p.ramp]
+            columns += p.timing
             columns += [p.use_group, p.use_resource, p.use_amount, p.use_hold]
     text = blake2b(digest_size=32)
     for column in columns:

@@ -152,6 +152,8 @@ def _pairs(ranks: int, distance: int, seconds: float) -> Communicator:
         bandwidth=per_group,
         latency=seconds * per_group,
         ramp=0.0 * per_group,
+        chain=0.0 * per_group,
+        chain_bytes=0.0 * per_group,
         use_group=none,
         use_resource=none,
         use_amount=np.zeros(0),

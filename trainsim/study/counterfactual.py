@@ -84,7 +84,7 @@ def _instant(pattern: Pattern) -> Pattern:
     none = np.zeros(0, np.int64)
     nothing = np.zeros_like(pattern.latency)
     return replace(
-        pattern, factor=nothing, latency=nothing, ramp=nothing, use_group=none, use_resource=none,
+        pattern, factor=nothing, latency=nothing, ramp=nothing, chain=nothing, use_group=none, use_resource=none,
         use_amount=np.zeros(0), use_hold=np.zeros(0, bool),
     )  # fmt: skip
 

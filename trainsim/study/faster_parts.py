@@ -10,7 +10,9 @@ from trainsim.contracts.job import Job
 from trainsim.hardware.cluster import Cluster
 from trainsim.hardware.gpu import GPU
 
-NETWORK_LATENCY = ("message_network_latency", "ring_network_step", "network_hop", "ramp_network")
+NETWORK_LATENCY = (
+    "message_network_latency", "ring_network_step", "chunk_network_step", "network_hop", "ramp_network",
+)  # fmt: skip
 """Constants of collectives and messages that are times of the network between nodes."""
 KERNELS = ("forward", "backward", "recompute")
 
