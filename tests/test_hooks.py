@@ -74,9 +74,9 @@ def test_what_the_fix_of_the_hooks_saved() -> None:
 
 
 def test_zero_slower_than_ddp_with_many_tensors() -> None:
-    """The constant is that of another report on another CPU; a third of the time is missing here."""
+    """The constant is that of another report; a thread of that machine is 1.4 times as fast as this one's."""
     found = {name: seconds(VLA, "transformers" if name == "ddp" else OLD, name) for name in MEASURED}
     assert found["ddp"] == pytest.approx(MEASURED["ddp"], rel=0.2)
     for name in ("zero1", "zero2"):
-        assert 0.65 * MEASURED[name] < found[name] < 1.1 * MEASURED[name]
+        assert 0.9 * MEASURED[name] < found[name] < 1.1 * MEASURED[name]
         assert seconds(VLA, "transformers-deepspeed", name) < 1.05 * found["ddp"], "today's hooks hide"

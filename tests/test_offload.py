@@ -362,7 +362,7 @@ def test_a_delayed_update_runs_under_the_next_passes() -> None:
 def test_a_host_that_is_slower_than_the_passes_sets_the_pace() -> None:
     delayed = run(sharding__offload__delayed_update=True, simulation__steps=3)
     host = sum(pieces(delayed, n)[0] for n in ("scale gradients", "CPU Adam", "cast parameters", "parameters"))
-    assert delayed.period > host
+    assert delayed.period >= host * (1 - 1e-12)
     assert delayed.period == pytest.approx(host, rel=0.25)  # and the collectives that both wait for
 
 

@@ -47,8 +47,9 @@ class KernelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProfile:
-    """What the host does beside the GPU; times in seconds."""
+    """What the host does beside the GPU; times in seconds, found with a ``processor`` of the kind that it names."""
 
+    processor: str
     seconds_per_operation: Seconds
     operations_forward: int  # kernels that the host launches per layer
     operations_backward: int

@@ -21,12 +21,13 @@ from trainsim.units import parse_bandwidth, parse_bytes, parse_time
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The memory of one socket: capacity in bytes, bandwidth on paper in bytes/s and the part of it that is reached,
-    NUMA domains."""
+    NUMA domains, and the speed of one thread beside that of an EPYC 7742."""
 
     memory: float
     bandwidth: float
     reachable: float
     numa: int
+    single_thread: float = 1.0
 
     @property
     def reached(self) -> float:
@@ -68,6 +69,7 @@ def processors() -> Mapping[str, Host]:
                 bandwidth=parse_bandwidth(p["bandwidth"]),
                 reachable=reachable,
                 numa=p["numa"],
+                single_thread=p["single_thread"],
             )
             for name, p in _data()["processors"].items()
         }

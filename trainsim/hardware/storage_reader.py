@@ -13,7 +13,7 @@ from trainsim.hardware.node import Node, kind_of
 from trainsim.hardware.storage import Drive, Host, default_drive, default_processor, drives, processors
 from trainsim.units import parse_bandwidth, parse_bytes
 
-HOST_KEYS = ("processor", "memory", "memory_bandwidth", "memory_reachable", "numa_domains")
+HOST_KEYS = ("processor", "memory", "memory_bandwidth", "memory_reachable", "numa_domains", "single_thread")
 NVME_KEYS = ("kind", "read", "write", "capacity")
 MOST_BYTES = 1e18
 MOST_DOMAINS = 64
@@ -42,6 +42,7 @@ def _host(section: DocumentPart, node: Node) -> Host | None:
         bandwidth=section.quantity("memory_bandwidth", parse_bandwidth, usual.bandwidth, low=low, high=high),
         reachable=section.number("memory_reachable", usual.reachable, low=0.001, high=1.0),
         numa=section.integer("numa_domains", usual.numa, high=MOST_DOMAINS),
+        single_thread=section.number("single_thread", usual.single_thread, low=0.05, high=20.0),
     )
 
 

@@ -21,6 +21,7 @@ from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.modes import check_modes, with_graphs
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
+from trainsim.scenario.pace import with_pace
 from trainsim.scenario.perturbations import perturbations
 from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
@@ -53,8 +54,8 @@ def resolve(context: Context) -> Resolved:
     for fault in limits(context.spec):
         context.require(fault, NotBuilt)
     spec = context.spec
-    framework = with_graphs(context, find_framework(context))
     model, cluster = find_model(context), find_cluster(context)
+    framework = with_pace(context, with_graphs(context, find_framework(context)), cluster)
     for fault in model_limits(model, spec):
         context.require(fault, NotBuilt)
     allocation = find_allocation(context, cluster)
