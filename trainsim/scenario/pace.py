@@ -24,6 +24,8 @@ def with_pace(context: Context, framework: Framework, cluster: Cluster) -> Frame
     factor = known[name].single_thread / here.single_thread
     if factor == 1.0:
         return framework
-    reason = f"the profile's times are those of a {name}, and a thread of this machine runs {1 / factor:.2f} times as fast"
+    reason = (
+        f"the profile's times are those of a {name}, and a thread of this machine runs {1 / factor:.2f} times as fast"
+    )
     context.derived("framework.host", f"times x {factor:.2f}", reason)
     return paced(framework, factor)

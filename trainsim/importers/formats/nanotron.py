@@ -41,7 +41,7 @@ def sniff(source: Source) -> float:
 def load(source: Source) -> Findings:
     """The model, the degrees, the batches and how gradients are summed."""
     reader = Reader(interpolated(source.document).document, KEYS)
-    reader.assume("framework", "neutral", "there is no profile of nanotron")
+    reader.assume("framework", "nanotron", "the file is one of nanotron")
     _model(reader)
     pp = _degrees(reader)
     _pipeline(reader, pp)
@@ -263,7 +263,6 @@ register(
         notes=(
             "`pp_engine` left out is all-forward-all-backward, which is gpipe.",
             "A key that stands twice (`moe_config`) counts as its last place says, and is told.",
-            "There is no profile of nanotron: `neutral` is assumed, and told.",
         ),
     )
 )
