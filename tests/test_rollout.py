@@ -147,7 +147,9 @@ def test_a_token_is_bound_by_reading_the_cache_where_it_is_large() -> None:
     gpu = engine.job.cluster.gpu
     nbytes = 4 * cache_bytes(engine.job.model.kind, 1, 2) * read
     _, efficiency = gpu.kernels.memory_bound["elementwise"]
-    bound = nbytes * gpu.kernels.memory_scale / (gpu.memory_bandwidth * efficiency) * engine.parts.blocks.spread
+    bound = (
+        nbytes / (gpu.memory_bandwidth * efficiency * gpu.kernels.in_a_step.memory_bound) * engine.parts.blocks.spread
+    )
     whole = seconds(engine.decode(64, read, 1))
     assert seconds(engine.decode(64, read, 1), name="cache read") == pytest.approx(bound, rel=1e-5)
     assert bound < whole < bound * 1.01

@@ -22,12 +22,13 @@ FORWARD, BACKWARD = 1.0, 2.5
 """Products of a pass in units of the forward's two: backward has five."""
 
 
-def attention_cost(work: Attention, gpu: GPU) -> Cost:
-    """Seconds alone and what it uses of the GPU; 16-bit arithmetic whatever the job's precision.
+def attention_cost(work: Attention, gpu: GPU, speed: float = 1.0) -> Cost:
+    """Seconds and what it uses of the GPU, *speed* times as fast as in a burst; 16-bit arithmetic whatever the job's
+    precision.
 
     A narrow window is less efficient, but never takes longer than a wider one, nor than none.
     """
-    return min((_cost(wider, gpu) for wider in _widened(work)), key=lambda cost: cost.seconds)
+    return min((_cost(wider, gpu, speed) for wider in _widened(work)), key=lambda cost: cost.seconds)
 
 
 def _widened(work: Attention) -> Iterator[Attention]:
@@ -38,11 +39,11 @@ def _widened(work: Attention) -> Iterator[Attention]:
         yield from _widened(replace(work, window=window if window < work.keys else None))
 
 
-def _cost(work: Attention, gpu: GPU) -> Cost:
+def _cost(work: Attention, gpu: GPU, speed: float) -> Cost:
     constants = gpu.kernels.attention
     whole = _in_blocks(work, constants.query_block)
     waves = whole.batch * whole.heads * whole.queries / (constants.query_block * gpu.sms)
-    even = whole.flops / (gpu.half_peak * efficiency(whole, gpu) * constants.sustained * gpu.clock)
+    even = whole.flops / (gpu.half_peak * efficiency(whole, gpu) * speed * gpu.clock)
     longest = even / waves * constants.block_alone[work.direction]
     if work.causal:
         longest *= whole.reach / (whole.keys * whole.share)  # the last block looks at all keys, the mean one at half

@@ -21,28 +21,27 @@ BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0} | LOW_PRECISION
 ACCUMULATED = 8.0  # an fp32 result that is read and written
 
 
-def gemm_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
-    """Seconds alone and what it uses of the GPU.
+def gemm_cost(work: Gemm, gpu: GPU, precision: str, speed: float = 1.0) -> Cost:
+    """Seconds and what it uses of the GPU; the arithmetic is *speed* times as fast as in a burst.
 
     A whole wave keeps every SM; less than a wave keeps its tiles' share.
     """
     constants = gpu.kernels.gemm
     if work.grouped:
-        return _grouped_cost(work, gpu, precision)
+        return _grouped_cost(work, gpu, precision, speed)
     precision = work.precision or precision
     peak = product_peak(gpu, precision)
     waves, compute = _compute(work, constants, peak / gpu.sms, gpu.sms)
-    speed = constants.sustained * gpu.clock * _layout(work, constants) * _alignment(work, constants)
-    compute /= speed
+    compute /= speed * constants.speed * gpu.clock * _layout(work, constants) * _alignment(work, constants)
     memory = _bytes(work, precision) / (gpu.memory_bandwidth * constants.memory_efficiency)
     seconds = constants.overhead + (compute**4 + memory**4) ** 0.25
     return Cost(seconds, min(1.0, waves), min(1.0, memory / seconds))
 
 
-def _grouped_cost(work: Gemm, gpu: GPU, precision: str) -> Cost:
+def _grouped_cost(work: Gemm, gpu: GPU, precision: str, speed: float) -> Cost:
     """The products of several experts: they hardly share waves, so each takes its own, one after the other."""
     constants = gpu.kernels.gemm
-    alone = gemm_cost(replace(work, batch=1, grouped=False), gpu, precision)
+    alone = gemm_cost(replace(work, batch=1, grouped=False), gpu, precision, speed)
     each = alone.seconds - constants.overhead + constants.grouped_overhead
     seconds = constants.overhead + work.batch * each
     return Cost(seconds, alone.sm, min(1.0, alone.hbm * alone.seconds * work.batch / seconds))

@@ -14,28 +14,47 @@ from trainsim.costs.spread import gpu_spread
 from trainsim.costs.types import Cost
 from trainsim.documents.catalogue import Spec
 from trainsim.hardware.gpu import GPU, load_gpu
+from trainsim.hardware.kernel_constants import ALONE, Speeds
 from trainsim.models.operations import Attention, Gemm, Work
 
-__all__ = ["Cost", "cost", "gpu_spread", "kernel_time"]
+__all__ = ["Cost", "alone", "cost", "gpu_spread", "kernel_time"]
 
 
 @lru_cache(maxsize=1 << 16)
 def cost(work: Work, gpu: GPU, precision: str) -> Cost:
-    """What *work* costs on *gpu* with nothing else running, in the job's *precision*.
+    """What *work* costs in a step of training on *gpu*, in the job's *precision*, while nothing else runs beside it:
+    at the clock of a long load, and with what published steps add to kernels alone.
 
     >>> cost(Gemm("square", 8192, 8192, 8192), load_gpu("a100-sxm4-80gb"), "bf16").sm
     1.0
     """
+    return _priced(work, gpu, precision, gpu.kernels.in_a_step)
+
+
+@lru_cache(maxsize=1 << 16)
+def alone(work: Work, gpu: GPU, precision: str) -> Cost:
+    """What *work* costs as benchmarks measure it: by itself, in a short burst.
+
+    >>> square, h100 = Gemm("square", 8192, 8192, 8192), load_gpu("h100-sxm5-80gb")
+    >>> alone(square, h100, "bf16").seconds < cost(square, h100, "bf16").seconds
+    True
+    """
+    return _priced(work, gpu, precision, ALONE)
+
+
+def _priced(work: Work, gpu: GPU, precision: str, speeds: Speeds) -> Cost:
     if isinstance(work, Gemm):
-        return gemm_cost(work, gpu, precision)
+        return gemm_cost(work, gpu, precision, speeds.gemm)
     if isinstance(work, Attention):
-        return attention_cost(work, gpu)
-    return memory_bound_cost(work, gpu)
+        return attention_cost(work, gpu, speeds.attention)
+    return memory_bound_cost(work, gpu, speeds.memory_bound)
 
 
 def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:
-    """Seconds of one kernel alone. Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates)``,
-    ``attention(batch, heads, kv_heads, seq, head_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes)``.
+    """Seconds of one kernel alone, in a short burst as benchmarks measure it; a step of training is another matter.
+
+    Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates)``, ``attention(batch, heads, kv_heads, seq,
+    head_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes)``.
 
     The ``kernel`` of attention is ``sdpa`` (PyTorch's choice, also where it is left out), ``flash1``, ``flash2``,
     ``flash3``, ``xformers``, ``cudnn`` or ``cudnn-fp8`` where they run; its ``direction`` is forward or backward. Sizes
@@ -49,4 +68,4 @@ def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: 
     True
     """
     machine = gpu if isinstance(gpu, GPU) else load_gpu(gpu)
-    return cost(work_of(work, machine, shape), machine, precision_of(dtype)).seconds
+    return alone(work_of(work, machine, shape), machine, precision_of(dtype)).seconds

@@ -8,11 +8,14 @@ from trainsim.hardware.gpu import GPU
 from trainsim.models.operations import MemoryBound
 
 
-def memory_bound_cost(work: MemoryBound, gpu: GPU) -> Cost:
-    """Seconds alone; it keeps the memory busy and some of the SMs. Raises UnknownName for an unknown kind."""
+def memory_bound_cost(work: MemoryBound, gpu: GPU, speed: float = 1.0) -> Cost:
+    """Seconds, at *speed* times the rate of a burst; it keeps the memory busy and some of the SMs.
+
+    Raises UnknownName for an unknown kind.
+    """
     constants = gpu.kernels
     if work.kind not in constants.memory_bound:
         raise UnknownName("kind of memory-bound kernel", work.kind, constants.memory_bound)
     overhead, efficiency = constants.memory_bound[work.kind]
-    seconds = overhead * work.kernels + work.nbytes * constants.memory_scale / (gpu.memory_bandwidth * efficiency)
+    seconds = overhead * work.kernels + work.nbytes / (gpu.memory_bandwidth * efficiency * speed)
     return Cost(seconds, constants.memory_sm_share, 1.0)

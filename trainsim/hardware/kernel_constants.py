@@ -24,6 +24,7 @@ KERNELS = Catalogue(
 )
 
 
+SECTIONS = ("gemm", "attention", "memory_bound", "sustained", "run")
 UNNAMED = "generic"
 """The curves that stand in for kernels that nobody measured."""
 
@@ -86,7 +87,7 @@ class GemmConstants:
     misaligned: dict[str, float]  # speed where a contiguous size is no multiple of ``alignment``
     alignment: int
     speedup: dict[str, float]  # achieved over 16 bits, by precision
-    sustained: float  # clock under a long load over that of a short burst
+    speed: Annotated[float, SOME]  # alone, over what the tiles say: of a GPU that goes by another's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,6 @@ class AttentionConstants:
     query_block: int
     block_alone: dict[str, float]  # by direction: a block that has an SM for itself over its share of a full one
     overhead: dict[str, float]  # by direction
-    sustained: float
 
     def known(self, kernel: str) -> str:
         """The kernel whose curves *kernel* goes by."""
@@ -118,26 +118,54 @@ class AttentionConstants:
         return "xformers" if "flash2" in self.absent else "flash2"
 
 
+class Speeds(NamedTuple):
+    """How fast each kind of kernel runs, over its speed alone in a short burst."""
+
+    gemm: Annotated[float, SOME]
+    attention: Annotated[float, SOME]
+    memory_bound: Annotated[float, SOME]
+
+    def times(self, other: Speeds) -> Speeds:
+        """Both, one on top of the other.
+
+        >>> Speeds(0.5, 1.0, 1.0).times(Speeds(1.2, 1.0, 0.9))
+        Speeds(gemm=0.6, attention=1.0, memory_bound=0.9)
+        """
+        return Speeds(*(one * two for one, two in zip(self, other, strict=True)))
+
+
+ALONE = Speeds(1.0, 1.0, 1.0)
+"""A kernel by itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelConstants:
-    """Everything that costs know about an architecture."""
+    """Everything that costs know about an architecture.
+
+    ``sustained`` is what a long load makes of the clock, ``run`` what published steps leave after that; neither belongs
+    to a kernel alone.
+    """
 
     name: str
     source: str
     gemm: GemmConstants = field(hash=False)
     attention: AttentionConstants = field(hash=False)
     memory_bound: dict[str, Rate] = field(default_factory=dict, hash=False)
-    memory_scale: float  # measured over modelled traffic in whole training steps
     memory_sm_share: float  # SMs that a kernel needs to saturate the memory
+    sustained: Speeds
+    run: Speeds
+
+    @property
+    def in_a_step(self) -> Speeds:
+        """How fast kernels run in a step of training, over their speed alone."""
+        return self.sustained.times(self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBoundConstants:
-    """Rates by kind of kernel; ``scale`` is measured over modelled traffic in whole training steps, ``sm_share`` the
-    part of the SMs that a kernel needs to saturate the memory."""
+    """Rates by kind of kernel; ``sm_share`` is the part of the SMs that a kernel needs to saturate the memory."""
 
     kinds: dict[str, Rate]
-    scale: Annotated[float, SOME]
     sm_share: float
 
 
@@ -154,7 +182,7 @@ def load_kernels(kernels: Spec, *, origin: Origin | None = None) -> KernelConsta
 
 @lru_cache(maxsize=64)
 def _kernels(document: Document) -> KernelConstants:
-    section = DocumentPart.open(document, (), document.data, [*COMMON, "gemm", "attention", "memory_bound"])
+    section = DocumentPart.open(document, (), document.data, [*COMMON, *SECTIONS])
     bound = part(MemoryBoundConstants, section, "memory_bound")
     attention = part(AttentionConstants, section, "attention")
     if attention.fallback not in attention.curves:
@@ -165,8 +193,9 @@ def _kernels(document: Document) -> KernelConstants:
         gemm=part(GemmConstants, section, "gemm"),
         attention=attention,
         memory_bound=bound.kinds,
-        memory_scale=bound.scale,
         memory_sm_share=bound.sm_share,
+        sustained=part(Speeds, section, "sustained"),
+        run=part(Speeds, section, "run"),
     )
 
 
