@@ -171,12 +171,43 @@ def test_true_means_what_the_framework_has() -> None:
         changes = {"framework": framework, "training__tp_overlap": True}
         assert small(**changes, parallel__sequence_parallel=True).training.tp_overlap == way
         assert small(**changes).training.tp_overlap == tensor_overlaps[way].outside
-    assert small(training__tp_overlap=False, framework="nemo").training.tp_overlap == "none"
 
 
 def test_an_unknown_way_is_refused_with_the_nearest() -> None:
     with pytest.raises(ScenarioError, match="userbuffers"):
         small(training__tp_overlap="userbufers")
+
+
+FAMILIES = [("megatron-2021", "none"), ("megatron-2022", "wgrad"), ("nemo", "wgrad"), ("torchtitan", "none")]
+
+
+@pytest.mark.parametrize(("framework", "left"), FAMILIES)
+def test_off_is_what_the_software_leaves_on(framework: str, left: str) -> None:
+    """Megatron-LM with --tp-comm-overlap off still reduces under the weight gradients; PyTorch overlaps nothing."""
+    assert job(False, framework=framework).training.tp_overlap == left
+    said = scenario(**ONE_STAGE, training__tp_overlap=False, framework=framework).resolved["derived"]
+    assert said["training.tp_overlap"].startswith(left)
+
+
+def test_none_in_so_many_words_is_told_where_the_software_would_not() -> None:
+    notes = scenario(**ONE_STAGE, training__tp_overlap="none").resolved["derived"]
+    assert "tp_overlap: false" in notes["training.tp_overlap"]
+    assert (
+        "training.tp_overlap"
+        not in scenario(**ONE_STAGE, training__tp_overlap="none", framework="torchtitan").resolved["derived"]
+    )
+
+
+def test_copies_beside_collectives_take_their_bytes() -> None:
+    """Law: one copy per gather or scatter along the sequence, read and written."""
+    copies = {"base": "neutral", "kernels": {"sequence_copies": True}}
+    pieces = {
+        name: [p for p in work_out(job("none", framework=framework)).layers[0].forward if isinstance(p, Kernel)]
+        for name, framework in (("plain", "neutral"), ("copied", copies))
+    }
+    added = [p for p in pieces["copied"] if p.name.endswith("copy")]
+    assert len(added) == 4
+    assert len(pieces["copied"]) == len(pieces["plain"]) + len(added)
 
 
 # -- anchors -------------------------------------------------------------------------------------------------------
@@ -191,13 +222,13 @@ ASYNC = {  # pytorch/torchtitan benchmarks/asyncTP_llama3_h100_2025-06_torchtita
 
 @pytest.mark.parametrize("case", ASYNC)
 def test_asynchronous_tensor_parallelism_pays_as_torchtitan_measured(case: tuple[str, int, int, str, str]) -> None:
-    """Within 10 % of the published gain, which is for GPUs held to 500 W."""
+    """Within 6 % of the published gain, for GPUs held to 500 W."""
     model, nodes, micro_batch, recompute, precision = case
     training = {"sequence_length": 8192, "micro_batch": micro_batch, "global_batch": micro_batch * nodes}
     document = {
         "framework": "torchtitan",
         "model": model,
-        "cluster": {"topology": "dgx_h100", "nodes": nodes},
+        "cluster": {"topology": "dgx_h100", "nodes": nodes, "gpu": "h100-hbm2e-96gb-500w"},
         "parallel": {"tp": 8, "sequence_parallel": True},
         "sharding": {"strategy": "fsdp"},
         "training": {**training, "recompute": recompute, "precision": precision},
@@ -205,4 +236,4 @@ def test_asynchronous_tensor_parallelism_pays_as_torchtitan_measured(case: tuple
     run = Scenario.from_dict(document)
     plain, pipelined = (run.replace({"training.tp_overlap": way}).run().step_time for way in ("none", "async"))
     vanilla, asynchronous = ASYNC[case]
-    assert plain / pipelined == pytest.approx(asynchronous / vanilla, rel=0.10)
+    assert plain / pipelined == pytest.approx(asynchronous / vanilla, rel=0.06)

@@ -36,6 +36,7 @@ class KernelProfile:
     bias_kernels: bool  # bias gradients are kernels of their own
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
     fused: Fused  # which memory-bound operations are one kernel each
+    sequence_copies: bool  # a gather or scatter along the sequence has a copy beside it, which joins or takes apart
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float
     loss_parallel: bool  # the loss works on a cut vocabulary; else logits are gathered over tp before it

@@ -239,6 +239,7 @@ class Blocks:
                 kernel=self.kernel,
                 ranks=self.network.size(TENSOR),
                 splits=self.job.framework.communication.userbuffers_splits,
+                copied=self.job.parallel.sequence_parallel and self.job.framework.kernels.sequence_copies,
             )
         )
 

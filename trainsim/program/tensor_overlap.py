@@ -22,7 +22,8 @@ from trainsim.registry import Registry
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
     """Where a layer enters or leaves the region that tensor parallelism cuts: a collective, the steps that need its
-    result or make its input, over how many ``ranks``, and in how many ``splits`` Transformer Engine cuts."""
+    result or make its input, over how many ``ranks``, and in how many ``splits`` Transformer Engine cuts. ``copied``:
+    parts of the sequence are joined or taken apart by a kernel, as they do not lie one behind the other."""
 
     meet: Meet
     steps: tuple[Step, ...]
@@ -31,6 +32,12 @@ class Boundary:
     kernel: Callable[[Work, str], Kernel]
     ranks: int
     splits: int
+    copied: bool = False
+
+    def copy(self) -> Iterator[Piece]:
+        """The kernel that joins or takes apart what all ranks have of the sequence, if there is one."""
+        if self.copied:
+            yield self.kernel(MemoryBound(f"{self.meet.name} copy", "elementwise", 2 * self.meet.nbytes), self.kind)
 
     def made(self, first: int, last: int | None = None) -> Iterator[Piece]:
         """Steps from place *first* to before place *last* (None: to the end)."""
@@ -49,12 +56,14 @@ Pieces = Callable[[Boundary], Iterator[Piece]]
 def gather_first(boundary: Boundary) -> Iterator[Piece]:
     """The whole gather, then the product."""
     yield boundary.meet
+    yield from boundary.copy()
     yield from boundary.made(0)
 
 
 def scatter_last(boundary: Boundary) -> Iterator[Piece]:
     """The product, then the whole scatter."""
     yield from boundary.made(0)
+    yield from boundary.copy()
     yield boundary.meet
 
 
@@ -122,6 +131,9 @@ class TensorOverlap:
     the product that it sums up, also of an input's gradient. ``bulk``: collectives of a backward run under the products
     that do not need them, without sequence parallelism too. ``outside`` names the way of embedding and head, and that
     of all where ``pipelined`` is not possible.
+
+    PyTorch takes only a scatter apart whose input is one product (torch/_inductor/fx_passes/micro_pipeline_tp.py), which
+    an input's gradient, a sum over q, k and v or gate and up, is not.
     """
 
     gather: Pieces = gather_first
@@ -143,7 +155,6 @@ tensor_overlaps.register("async")(
         outside="none",
         gather=gather_around,
         scatter=scatter_around,
-        scatter_input_gradient=scatter_around,
         pipelined=True,
     )
 )

@@ -11,15 +11,27 @@ from trainsim.scenario.context import Context, default
 
 PIPELINED = {"pytorch": "async"}
 """What ``tp_overlap: true`` means, by family; else user buffers."""
+LEFT = {
+    "none": "nothing of tensor parallelism runs under anything",
+    "wgrad": "what the software leaves on with its switch off: collectives of the backward under the gradients that do "
+    "not need them",
+}
+"""What runs at once where the software's own switch is off."""
 
 
 def tensor_overlap(context: Context, framework: Framework, parallel: Parallel) -> str:
     """The way that the scenario asks for, or the framework's; without sequence parallelism as far as that goes."""
     key, given = "training.tp_overlap", context.spec.training.tp_overlap
-    if isinstance(given, bool):
-        name = PIPELINED.get(framework.family, "userbuffers") if given else "none"
+    own, usual = framework.communication.tp_overlap, tensor_overlaps[framework.communication.tp_overlap].outside
+    if given is True:
+        name = PIPELINED.get(framework.family, "userbuffers")
+    elif given is False:
+        name = usual
+        context.derived(key, name, LEFT[name])
     else:
-        name = str(default(context, key, given, framework.communication.tp_overlap))
+        name = str(default(context, key, given, own))
+    if given == "none" and usual != "none" and parallel.tp > 1:
+        context.derived(key, name, f"{LEFT[name]}; {framework.name} with its switch off is {usual}: tp_overlap: false")
     way = tensor_overlaps[name]
     if not way.pipelined or parallel.sequence_parallel or parallel.tp == 1:
         return name
