@@ -43,6 +43,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "scenario",
     "study",
     "validation",
+    "calibration",
     "importers",
     "exporters",
     "memory",
@@ -55,6 +56,7 @@ LEVEL = {part: level for level, part in enumerate(ORDER)}
 LAZY = {"matplotlib", "pandas", "networkx", "rich", "typer", "joblib", "jinja2"}  # inside the functions that use them
 FOR_SURE = {  # modules that are nothing but a use of the library, themselves imported only where they are used
     "cli/__init__.py": {"typer"},
+    "cli/calibrate.py": {"typer"},
     "cli/commands.py": {"typer"},
     "cli/compare.py": {"typer"},
     "cli/explain.py": {"typer"},

@@ -18,6 +18,7 @@ from trainsim.errors import TrainsimError
 
 if TYPE_CHECKING:
     from trainsim import memory as memory
+    from trainsim.calibration.calibrating import calibrate as calibrate
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.hardware.cluster import load_topology as topology
@@ -42,6 +43,7 @@ _HOME = {
     "validate": "trainsim.validation.scoring:validate",
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
+    "calibrate": "trainsim.calibration.calibrating:calibrate",
     "import_config": "trainsim.importers.importing:import_config",
     "schedule": "trainsim.replaying:schedule",
     "compare": "trainsim.study.compare:compare",
@@ -57,6 +59,7 @@ __all__ = [
     "Result",
     "Scenario",
     "TrainsimError",
+    "calibrate",
     "collective_time",
     "compare",
     "explain",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trainsim.cli.calibrate import calibrate
 from trainsim.cli.compare import compare
 from trainsim.cli.examples import epilog
 from trainsim.cli.explain import explain
@@ -57,6 +58,7 @@ app.command(epilog=epilog("explain"))(explain)
 app.command(epilog=epilog("memory"))(memory)
 app.command(epilog=epilog("validate"))(validate)
 app.command("import", epilog=epilog("import"))(import_files)
+app.command(epilog=epilog("calibrate"))(calibrate)
 app.command("export", epilog=epilog("export"))(export_scenario)
 app.add_typer(show, name="show", epilog=epilog("show"))
 app.command("list", epilog=epilog("list"))(list_names)

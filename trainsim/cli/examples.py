@@ -41,6 +41,11 @@ EXAMPLES = {
         "trainsim import config.json ds_config.json -o my.yaml",
         "trainsim run config.json --set cluster.topology=dgx_a100",
     ),
+    "calibrate": (
+        "trainsim calibrate all_reduce.log --topology dgx_h100 -o mine.yaml",
+        "trainsim calibrate all_reduce.log all_gather.log --plot fit.png",
+        "trainsim calibrate sizes_and_times.csv --topology dgx_a100 --json",
+    ),
     "export": (
         "trainsim export quickstart --to torchtitan",
         "trainsim export bloom_3d --to deepspeed -o ds_config.json",

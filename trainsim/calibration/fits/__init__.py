@@ -1,0 +1,1 @@
+"""Fits: from measurements of one kind to constants, by robust least squares."""

@@ -1,0 +1,97 @@
+"""
+What was measured, as readers hand it to fits: plain frozen values in SI units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainsim.models.operations import Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveSweep:
+    """One collective over one group, buffer by buffer: ``nbytes`` are NCCL's buffers, ``seconds`` one operation each.
+
+    ``ranks`` GPUs on ``nodes`` hosts, 0 where the file does not say. ``algorithm`` is one that was forced. ``gpu`` is
+    what the device calls itself. Where ``one_launcher`` holds, one thread launched on several GPUs, and small buffers
+    tell its pace.
+    """
+
+    operation: str
+    ranks: int
+    nodes: int
+    nbytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+    file: str
+    gpu: str = ""
+    algorithm: str = "auto"
+    one_launcher: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTimes:
+    """What a trace says of the host: ``seconds_per_launch`` between two launches of a busy thread, ``launches`` counted
+    for it, ``delay`` from a launch to its kernel where the GPU was idle, ``waiting`` the part of kernels that began so,
+    ``steps`` seconds of each step, ``kernels`` per step, ``busy`` the part of the steps in which a kernel ran."""
+
+    file: str
+    seconds_per_launch: float
+    launches: int
+    delay: float
+    waiting: float
+    steps: tuple[float, ...]
+    kernels: float
+    busy: float
+    blocking: bool = False
+    graph: bool = False
+    attention: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTiming:
+    """A kernel, how long it took (s), in what precision, and how often that was seen."""
+
+    work: Work
+    seconds: float
+    precision: str
+    count: int = 1
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """A row of a table of steps: ``changes`` of a scenario by dotted path, and what was measured, one of both."""
+
+    changes: Mapping[str, Any] = field(hash=False)
+    step_seconds: float | None
+    tokens_per_s_per_gpu: float | None
+    place: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """All that one file says, or several."""
+
+    sweeps: tuple[CollectiveSweep, ...] = ()
+    hosts: tuple[HostTimes, ...] = ()
+    kernels: tuple[KernelTiming, ...] = ()
+    steps: tuple[MeasuredStep, ...] = ()
+    gpus: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def together(parts: Iterable[Measurements]) -> Measurements:
+    """The measurements of several files.
+
+    >>> together([Measurements(gpus=("a",)), Measurements(gpus=("b",))]).gpus
+    ('a', 'b')
+    """
+    parts = list(parts)
+    return Measurements(
+        **{name: tuple(x for part in parts for x in getattr(part, name)) for name in Measurements.__slots__}
+    )

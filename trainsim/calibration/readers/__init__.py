@@ -1,0 +1,1 @@
+"""Readers of measurements: one file per kind of input, each registered with ``trainsim.calibration.reader``."""

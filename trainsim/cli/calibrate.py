@@ -1,0 +1,80 @@
+"""``trainsim calibrate``: measurements as overrides of a topology, a framework or a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainsim.cli.options import Json, Sets
+from trainsim.cli.reading import load
+from trainsim.cli.writing import print_json, render, try_drawing, try_writing
+from trainsim.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from trainsim.calibration.calibration import Calibration
+
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the override here (.yaml).")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw measured against before and after (.png, .svg).")
+]
+
+
+def calibrate(
+    files: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Logs, traces, tables.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="NAME", help="What a table of steps changes, by name or file.")
+    ] = None,
+    changes: Sets = [],  # noqa: B006
+    topology: Annotated[str | None, typer.Option("--topology", metavar="NAME", help="The nearest machine.")] = None,
+    framework: Annotated[str | None, typer.Option("--framework", metavar="NAME", help="The nearest profile.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The nearest GPU.")] = None,
+    out: Out = None,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Fit constants to measurements of your own.
+
+    Understood are logs of nccl-tests, traces of the PyTorch profiler and tables of measured steps, several at once.
+    What they do not tell stays as it is.
+    """
+    from trainsim.calibration.calibrating import calibrated, measurements_of
+    from trainsim.calibration.calibration import Bases
+    from trainsim.report.progress import working
+
+    if out and out.suffix not in (".yaml", ".yml"):
+        raise ScenarioError(f"--out {out}: an override is a .yaml file")
+    if changes and scenario is None:
+        raise ScenarioError("--set changes a scenario; name one with --scenario")
+    base = load(scenario, changes) if scenario is not None else None
+    if out:
+        try_writing(out)
+    if plot:
+        try_drawing(plot)
+    bases = Bases(topology=topology, framework=framework, gpu=gpu, scenario=base)
+    with working("calibrate") as phase:
+        phase("reading")
+        found = calibrated(measurements_of(files or []), bases, phase)
+    print_json(found.to_dict()) if as_json else render(found)
+    if out:
+        _write(found, out)
+    if plot:
+        _draw(found, plot)
+
+
+def _write(found: Calibration, out: Path) -> None:
+    """Each override as a file; beside the first one, others are called by their kind."""
+    uses = {"topology": "cluster.topology", "framework": "framework", "gpu": "cluster.gpu", "scenario": "trainsim run"}
+    for number, kind in enumerate(found.documents):
+        file = out if number == 0 else out.with_suffix(f".{kind}{out.suffix}")
+        file.write_text(found.to_yaml(kind), encoding="utf-8")
+        print(f"Written: {file} (for {uses[kind]})", file=sys.stderr)
+
+
+def _draw(found: Calibration, plot: Path) -> None:
+    from trainsim.calibration.picture import draw
+
+    draw(found).savefig(plot, bbox_inches="tight")
+    print(f"Drawn: {plot}", file=sys.stderr)
