@@ -16,7 +16,7 @@ from trainsim.cli.writing import print_json, print_lines, render, save_figure, t
 if TYPE_CHECKING:
     from trainsim.documents.catalogue import Catalogue
 
-show = typer.Typer(help="Print one thing, with its sources, and draw it where that helps.", no_args_is_help=True)
+show = typer.Typer(help="Print one thing, with its sources, and draw it if that helps.", no_args_is_help=True)
 Named = Annotated[str, typer.Argument(metavar="NAME", help="A name from `trainsim list`, or a path.")]
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it here (.svg, .png, .pdf).")]
 

@@ -32,7 +32,7 @@ def validate(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Replay published runs and compare step time and memory with what was measured.
+    """Replay published runs and compare them with what was measured.
 
     Errors by source, the runs that are furthest off, and why some cannot be replayed.
     """
