@@ -55,6 +55,10 @@ class HostProfile:
     operations_forward: int  # kernels that the host launches per layer
     operations_backward: int
     operations_per_collective: int
+    seconds_per_peer: (
+        Seconds  # per rank of a layer's collective, where the job has several nodes: waiting for each other
+    )
+    seconds_per_far_peer: Seconds  # the same where the ranks of the collective are on several nodes
     operations_routed: int  # for which the host waits per layer of experts that drop no token; twice as many backward
     blocking: bool  # launches are synchronous: host and GPU time add up
     launch_queue: int  # kernels of a stream that wait for the GPU before a launch does
@@ -103,6 +107,8 @@ class MemoryProfile:
     step_copy_bytes: float  # of buffers for the update, per parameter of a rank's shard
     weight_gradients: Literal["temporary", "cached", "none"]  # outside the main buffer; cached: one per shape
     keeps_outputs: bool  # a stage keeps what it has sent until its backward
+    gathered_buffers: float  # as long as an input that tensor parallelism gathers along the sequence, and kept for all
+    late_frees: float  # sums per layer as long as those, which the allocator has back only when the GPU is past them
     allocator_slack: float  # what the allocator keeps beyond what it gave out, as a part of that
     selective: Literal["attention", "products"]  # what selective recomputation does again
 

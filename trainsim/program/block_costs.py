@@ -261,11 +261,20 @@ class Blocks:
         framework, gpu = self.job.framework, self.alone(pieces)
         if framework.host.cuda_graph:
             return pieces, gpu
-        meets = sum(not isinstance(p, Kernel) for p in pieces)
-        count = launches.kernels + framework.host.operations_per_collective * meets
-        host = count * framework.host.seconds_per_operation + launches.seconds
+        meets = [p.meet if isinstance(p, Overlapped) else p for p in pieces if not isinstance(p, Kernel)]
+        count = launches.kernels + framework.host.operations_per_collective * len(meets)
+        agreed = sum(self._agreed(meet) for meet in meets)
+        host = count * framework.host.seconds_per_operation + launches.seconds + agreed
         total = gpu + host if framework.host.blocking else (gpu**4 + host**4) ** 0.25
         return ((*pieces, Kernel("host", "host", total - gpu, 0.0, 0.0)), total) if total > gpu else (pieces, gpu)
+
+    def _agreed(self, meet: Meet) -> float:
+        """Seconds of the host until the ranks of a collective have agreed on it, in a job over several nodes."""
+        host = self.job.framework.host
+        if not (host.seconds_per_peer or host.seconds_per_far_peer) or self.job.cluster.nodes == 1:
+            return 0.0
+        each = host.seconds_per_far_peer if self.network.is_spread(meet.communicator) else host.seconds_per_peer
+        return each * self.network.size(meet.communicator)
 
     def alone(self, pieces: Iterable[Piece]) -> float:
         """Seconds of *pieces* one after the other with nothing else on the machine."""

@@ -88,6 +88,11 @@ class Network:
                 self._members[key] = self._replicated(key, self.mesh_for(key).groups(key.axes))
         return self._members[key]
 
+    def is_spread(self, peers: Peers) -> bool:
+        """Whether the ranks of its first group are in several domains (nodes, or racks of one NVLink)."""
+        domains = self.job.cluster.domain_of(self.gpu_of(self.members(peers)[0]))
+        return bool((domains != domains[0]).any())
+
     def seconds(self, peers: Peers, operation: str, nbytes: float) -> float:
         """Time of one operation alone on the machine, seconds, as its first group sees it."""
         return self._first(peers, operation)[0].seconds(0, nbytes)[0] if self._takes_time(peers) else 0.0

@@ -11,6 +11,7 @@ from trainsim.contracts.instructions import Kernel, Memory, Program, Task, Templ
 from trainsim.contracts.job import Delay
 from trainsim.program.activation_offload import host_bytes
 from trainsim.program.compute_chain import ComputeChain
+from trainsim.program.gathered_buffers import gathered_buffers
 from trainsim.program.layer_work import mask_bytes
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
@@ -77,6 +78,7 @@ def _memory(rank_plan: RankPlan) -> Memory:
     framework, trained = parts.job.framework, parts.holdings.trained(rank_plan.rank).total
     bucket = min(trained, framework.communication.bucket_parameters)
     buffers += framework.memory.bucket_copy_bytes * bucket + parts.resident(rank_plan.rank)
+    buffers += gathered_buffers(parts, rank_plan.rank)
     buffers += framework.memory.step_copy_bytes * rank_plan.owned + extra.get("buffers", 0.0) + mask_bytes(parts.job)
     memory = Memory(
         weights=held.weights + extra.get("weights", 0.0),

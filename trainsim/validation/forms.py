@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainsim.errors import InvalidData
 from trainsim.validation.nanotron import SIGNS as NANOTRON
 from trainsim.validation.nanotron import as_usual as of_nanotron
-from trainsim.validation.published import Run, read_runs
+from trainsim.validation.published import Form, Run, read_runs
 
-Form = Callable[[Mapping[str, str]], Mapping[str, str]]
 FORMS: tuple[tuple[frozenset[str], Form], ...] = ((NANOTRON, of_nanotron),)
 """Columns by which a form is known, and what makes the usual columns of its own."""
 
@@ -25,6 +24,5 @@ def rows_of(path: str | Path) -> Iterator[Run]:
         raise InvalidData(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidData(f"{path}: cannot be read as a CSV file: {error}") from None
-    form = next((form for signs, form in FORMS if signs <= columns), None)
-    for run in read_runs(path):
-        yield run if form is None else Run(line=run.line, cells=form(run.cells))
+    form = next((form for signs, form in FORMS if signs <= columns), dict)
+    yield from read_runs(path, form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,20 +132,25 @@ class Run:
         return "reserved" if "reserved" in note else "smi"
 
 
-def read_runs(path: str | Path = SHIPPED) -> Iterator[Run]:
-    """The rows of a CSV file with the columns of the shipped one, in order; unknown columns are ignored.
+Form = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Makes a row of the usual columns of one with columns of its own."""
 
+
+def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[Run]:
+    """The rows of a CSV file with the columns of the shipped one, or of which *form* makes those, in order.
+
+    Unknown columns are ignored.
     Raises InvalidData for a file that cannot be read or lacks a column without which no row is a run.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
             columns = [(name or "").strip() for name in table.fieldnames or ()]
-            _check(path, columns)
+            _check(path, [*columns, *form(dict.fromkeys(columns, ""))])
             for cells in table:
                 known = {(key or "").strip(): value for key, value in cells.items() if isinstance(value, str)}
                 if any(value.strip() for value in known.values()):
-                    yield Run(line=table.line_num, cells=known)
+                    yield Run(line=table.line_num, cells=form(known))
     except FileNotFoundError:
         raise InvalidData(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -23,6 +23,9 @@ INTERIM = (
     ("NeMo", "nemo"),
     ("Bridge", "megatron-core"),
     ("InternEvo", "deepspeed"),
+    ("nanotron, messages", "nanotron-messages-wait"),
+    ("nanotron, collectives", "nanotron-collectives-wait"),
+    ("nanotron", "nanotron"),
 )
 
 

@@ -67,7 +67,9 @@ def _pipeline(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
         chunks = _chunks(run.wanted("layers"), stages)
         assume(f"{chunks} chunks")
     layers, chunks = run.wanted("layers"), max(chunks, 1)
-    if isinstance(derive(layers=layers, pp=stages, chunks=chunks), Fault):
+    if told := run.text("layout"):
+        section["layout"] = told
+    elif isinstance(derive(layers=layers, pp=stages, chunks=chunks), Fault):
         section["layout"] = list(balanced(layers=layers, stages=stages * chunks))
         assume(f"{layers} layers on {stages * chunks} stages")
     return section | ({"chunks": chunks} if chunks > 1 else {})
