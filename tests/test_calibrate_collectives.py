@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trainsim as ts
+from trainsim.calibration.bases import Bases
 from trainsim.calibration.calibrating import calibrated
-from trainsim.calibration.calibration import Bases
 from trainsim.calibration.devices import _known
 from trainsim.calibration.fits.least_squares import solve
 from trainsim.calibration.measurements import CollectiveSweep, Measurements
@@ -199,7 +199,7 @@ def alone_in_fast_tests(key: tuple[str, ...]) -> object:
     return pytest.param(key, marks=[pytest.mark.slow] * (key[2] != "1"))
 
 
-@pytest.mark.parametrize("key", map(alone_in_fast_tests, public_sweeps()), ids=lambda key: f"{key[1]}x{key[2]}")
+@pytest.mark.parametrize("key", list(map(alone_in_fast_tests, public_sweeps())), ids=lambda key: f"{key[1]}x{key[2]}")
 def test_half_of_the_sizes_of_a_public_sweep_tells_the_other_half(key: tuple[str, ...]) -> None:
     """Sources stand in the file. From 1 MiB on, half of the sizes that took no part are within 5 %."""
     points = sorted(public_sweeps()[key])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainsim.calibration.calibration import Bases, Calibration, joined
+from trainsim.calibration.bases import Bases, bases_of
+from trainsim.calibration.calibration import Calibration, joined
 from trainsim.calibration.fit import fits
 from trainsim.calibration.measurements import Measurements, together
 from trainsim.calibration.reader import read
@@ -19,19 +20,17 @@ def calibrate(
     files: str | Path | Sequence[str | Path],
     *,
     scenario: Scenario | str | Path | None = None,
-    topology: str | None = None,
-    framework: str | None = None,
-    gpu: str | None = None,
+    base: str | Sequence[str] = (),
 ) -> Calibration:
     """The constants that *files* of measurements tell: logs of nccl-tests, traces of the PyTorch profiler, tables of
     steps (docs/calibrate.md).
 
-    *topology*, *framework* and *gpu* are the nearest ones that ship, or files of one's own; left out, those of the
-    *scenario*, or what the files say. Raises ScenarioError for files that nobody knows, that are damaged, or that tell
-    nothing.
+    *base* names the nearest topology, framework and GPU that ship, or files of one's own, whichever are needed; left
+    out, those of the *scenario*, or what the files say. Raises ScenarioError for files that nobody knows, that are
+    damaged, or that tell nothing.
     """
-    base = Scenario.load(scenario) if isinstance(scenario, str | Path) else scenario
-    bases = Bases(topology=topology, framework=framework, gpu=gpu, scenario=base)
+    job = Scenario.load(scenario) if isinstance(scenario, str | Path) else scenario
+    bases = bases_of([base] if isinstance(base, str) else base, job)
     return calibrated(measurements_of(files), bases)
 
 

@@ -1,77 +1,19 @@
 """
-What a calibration answers: the constants that moved, those that stayed, and what was measured beside what is simulated
-before and after.
+A calibration: what all fits found, as a value that prints itself and writes overrides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any
 
-from trainsim.documents.catalogue import Spec, merged
-from trainsim.scenario.scenario import Scenario
+from trainsim.calibration.answer import Compared, FitAnswer, Kind, median_error
+from trainsim.documents.catalogue import merged
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-Kind = Literal["topology", "framework", "gpu", "scenario"]
-"""What an override is of; a scenario names each of the first three."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bases:
-    """What is calibrated: the nearest topology, framework and GPU by name, path or not at all, or a whole scenario."""
-
-    topology: str | None = None
-    framework: str | None = None
-    gpu: str | None = None
-    scenario: Scenario | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
-    """A constant that moved: where it stands in the override, its value there before and after, and its unit."""
-
-    key: str
-    before: float
-    after: float
-    unit: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a mapping, for JSON."""
-        return {"value": self.after, "before": self.before, "unit": self.unit}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """One measured number (s) beside the same as simulated ``before`` and ``after``; ``left_out`` is what is simulated
-    where everything but this number was fitted. ``counts``: it had a part in the fit."""
-
-    what: str
-    measured: float
-    before: float
-    after: float
-    nbytes: float | None = None
-    left_out: float | None = None
-    counts: bool = True
-
-    def error(self, predicted: float) -> float:
-        """*predicted* over measured, less 1."""
-        return predicted / self.measured - 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitAnswer:
-    """What one fit found. ``kept`` says of each constant that stayed why it did; ``documents`` are the overrides."""
-
-    constants: tuple[Constant, ...] = ()
-    compared: tuple[Compared, ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()
-    facts: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    documents: Mapping[Kind, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -120,13 +62,6 @@ class Calibration(FitAnswer):
         return card(sections_of(self))
 
 
-def written_topology(scenario: Scenario) -> Spec:
-    """The topology of a scenario as it can be the base of another; a path from where the scenario lies."""
-    given: Spec = scenario.data["cluster"]["topology"]
-    here = scenario.origin.folder / given if isinstance(given, str) else None
-    return str(here) if here is not None and here.is_file() else given
-
-
 def joined(parts: Iterable[FitAnswer]) -> Calibration:
     """What several fits found; a GPU's override goes into the topology's where there is one."""
     parts = list(parts)
@@ -138,12 +73,6 @@ def joined(parts: Iterable[FitAnswer]) -> Calibration:
         documents["topology"] = merged(documents["topology"], {"gpu": documents.pop("gpu")})
     names = ("constants", "compared", "kept", "facts", "warnings")
     return Calibration(**{n: tuple(x for p in parts for x in getattr(p, n)) for n in names}, documents=documents)
-
-
-def median_error(compared: Iterable[Compared], side: str) -> float | None:
-    """The median of how far a side (``before``, ``after``, ``left_out``) is from what was measured."""
-    errors = [abs(row.error(value)) for row in compared if row.counts and (value := getattr(row, side)) is not None]
-    return median(errors) if errors else None
 
 
 def _side(compared: tuple[Compared, ...], side: str) -> dict[str, Any]:

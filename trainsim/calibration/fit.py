@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainsim.calibration.calibration import Bases, FitAnswer
+from trainsim.calibration.answer import FitAnswer
+from trainsim.calibration.bases import Bases
 from trainsim.calibration.measurements import Measurements
 from trainsim.registry import Registry
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainsim.calibration.calibration import Calibration, Compared
+from trainsim.calibration.answer import Compared
+from trainsim.calibration.calibration import Calibration
 from trainsim.figures import figure, legible
 
 if TYPE_CHECKING:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from trainsim.calibration.calibration import Calibration, Compared, Constant, median_error
+from trainsim.calibration.answer import Compared, Constant, median_error
 from trainsim.tables.blocks import Block, Bullets, Paragraph, Section
 from trainsim.tables.cells import Amount, Cell, Unit
 from trainsim.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from trainsim.calibration.calibration import Calibration
 
 MOST_ROWS = 18
 """Of a table."""

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from trainsim.calibration.calibration import Calibration
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the override here (.yaml).")]
+Base = Annotated[
+    list[str],
+    typer.Option(
+        "--base", "--topology", "--framework", "--gpu", metavar="NAME",
+        help="The nearest topology, framework or GPU that ships, or a file of one; repeatable.",
+    ),
+]  # fmt: skip
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw measured against before and after (.png, .svg).")
 ]
@@ -28,9 +35,7 @@ def calibrate(
         str | None, typer.Option("--scenario", metavar="NAME", help="What a table of steps changes, by name or file.")
     ] = None,
     changes: Sets = [],  # noqa: B006
-    topology: Annotated[str | None, typer.Option("--topology", metavar="NAME", help="The nearest machine.")] = None,
-    framework: Annotated[str | None, typer.Option("--framework", metavar="NAME", help="The nearest profile.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The nearest GPU.")] = None,
+    base: Base = [],  # noqa: B006
     out: Out = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -40,20 +45,19 @@ def calibrate(
     Understood are logs of nccl-tests, traces of the PyTorch profiler and tables of measured steps, several at once.
     What they do not tell stays as it is.
     """
+    from trainsim.calibration.bases import bases_of
     from trainsim.calibration.calibrating import calibrated, measurements_of
-    from trainsim.calibration.calibration import Bases
     from trainsim.report.progress import working
 
     if out and out.suffix not in (".yaml", ".yml"):
         raise ScenarioError(f"--out {out}: an override is a .yaml file")
     if changes and scenario is None:
         raise ScenarioError("--set changes a scenario; name one with --scenario")
-    base = load(scenario, changes) if scenario is not None else None
+    bases = bases_of(base, load(scenario, changes) if scenario is not None else None)
     if out:
         try_writing(out)
     if plot:
         try_drawing(plot)
-    bases = Bases(topology=topology, framework=framework, gpu=gpu, scenario=base)
     with working("calibrate") as phase:
         phase("reading")
         found = calibrated(measurements_of(files or []), bases, phase)

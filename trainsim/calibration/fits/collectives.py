@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainsim.calibration.calibration import Bases, Compared, FitAnswer, written_topology
+from trainsim.calibration.answer import Compared, FitAnswer
+from trainsim.calibration.bases import Bases, written_topology
 from trainsim.calibration.devices import Device, device_called
 from trainsim.calibration.fit import ConstantFit, register
 from trainsim.calibration.fits.adjusted import Adjusted

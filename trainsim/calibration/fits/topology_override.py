@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainsim.calibration.calibration import Constant
+from trainsim.calibration.answer import Constant
 from trainsim.calibration.fits.adjusted import families
 from trainsim.documents.catalogue import Spec
 from trainsim.documents.document import Document

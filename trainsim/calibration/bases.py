@@ -1,0 +1,63 @@
+"""What is calibrated: the nearest things that ship, or a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trainsim.documents.catalogue import Catalogue, Spec
+from trainsim.errors import TrainsimError, UnknownName
+from trainsim.frameworks import FRAMEWORKS
+from trainsim.hardware.gpu import GPUS
+from trainsim.hardware.topology import TOPOLOGIES
+from trainsim.scenario.scenario import Scenario
+
+TELLING = {"topology": "gpus_per_node", "gpu": "sms", "framework": "host"}
+"""A key that every file of a kind has, once its base is read."""
+CATALOGUES: dict[str, Catalogue] = {"topology": TOPOLOGIES, "gpu": GPUS, "framework": FRAMEWORKS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bases:
+    """What is calibrated: the nearest topology, framework and GPU by name, path or not at all, or a whole scenario."""
+
+    topology: str | None = None
+    framework: str | None = None
+    gpu: str | None = None
+    scenario: Scenario | None = None
+
+
+def bases_of(names: Iterable[str], scenario: Scenario | None = None) -> Bases:
+    """Each name, or path, as what it is the name of. Raises UnknownName, and a TrainsimError for a broken file.
+
+    >>> bases = bases_of(["dgx_h100", "torchtitan"])
+    >>> bases.topology, bases.framework, bases.gpu
+    ('dgx_h100', 'torchtitan', None)
+    """
+    return Bases(scenario=scenario, **{_kind(name): name for name in names})
+
+
+def _kind(name: str) -> str:
+    """What *name* is the name of, or what the file there is."""
+    if called := next((kind for kind, known in CATALOGUES.items() if known.canonical(name) in known.files), None):
+        return called
+    faults = []
+    for kind, known in CATALOGUES.items():
+        try:
+            if TELLING[kind] in known.find(name).data:
+                return kind
+        except UnknownName:
+            pass
+        except TrainsimError as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]
+    every = [known_name for known in CATALOGUES.values() for known_name in known.files]
+    raise UnknownName("topology, GPU or framework", name, every)
+
+
+def written_topology(scenario: Scenario) -> Spec:
+    """The topology of a scenario as it can be the base of another; a path from where the scenario lies."""
+    given: Spec = scenario.data["cluster"]["topology"]
+    here = scenario.origin.folder / given if isinstance(given, str) else None
+    return str(here) if here is not None and here.is_file() else given
