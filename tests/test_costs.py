@@ -292,7 +292,11 @@ def test_logits_stay_in_16_bits_under_fp8() -> None:
         (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=-5), InvalidPlan, "nbytes=-5"),
         (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1e300), InvalidPlan, "is no amount of data"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kernel="banana"), UnknownName, "banana.*flash2"),
-        (lambda: kernel_time(A100, "attention", **ATTENTION, kernel="eager"), ScenarioError, "two gemms"),
+        (
+            lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1, variant="vlm"),
+            UnknownName,
+            "Did you mean 'vllm'",
+        ),
         (lambda: kernel_time(A100, "attention", **ATTENTION, direction="bwd"), UnknownName, "'bwd'.*Known: backward"),
         (lambda: kernel_time(A100, "attention", **ATTENTION | {"seq": 0}), InvalidPlan, "seq=0 is no size"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kv_heads=3), InvalidPlan, "kv_heads=3"),

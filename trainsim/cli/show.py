@@ -51,15 +51,18 @@ def show_model(name: Named) -> None:
 
 @show.command("gpu")
 def show_gpu(name: Named) -> None:
-    """The datasheet of a GPU, and its measured kernels."""
+    """The datasheet of a GPU, its kernels with the source of every constant, and how far they are off alone."""
+    from trainsim.costs.errors import errors_alone
     from trainsim.hardware.gpu import GPUS, load_gpu
     from trainsim.hardware.kernel_constants import KERNELS
+    from trainsim.report.described import described
+    from trainsim.report.kernel_constants import constants_section, errors_section
 
-    gpu = load_gpu(name)
-    _render(GPUS, name)
-    kernels = GPUS.find(name).data["kernels"]
-    if isinstance(kernels, str):
-        _render(KERNELS, kernels)
+    gpu, document = load_gpu(name), GPUS.find(name)
+    datasheet = {key: value for key, value in document.data.items() if key != "kernels"}
+    render(described(document.name, datasheet, str(document.origin.file)))
+    render(constants_section(KERNELS.find(document.data["kernels"], origin=document.origin.part(("kernels",)))))
+    render(errors_section(errors_alone(gpu), gpu.name))
     if not gpu.measured:
         print_lines([f"No kernels were measured on {gpu.name}: constants of its nearest relative.", ""])
 
@@ -93,11 +96,12 @@ def show_network(name: Named) -> None:
 
 @show.command("kernels")
 def show_kernels(name: Named) -> None:
-    """How well an architecture runs kernels."""
+    """How well an architecture runs kernels, with the source of every constant."""
     from trainsim.hardware.kernel_constants import KERNELS, load_kernels
+    from trainsim.report.kernel_constants import constants_section
 
     load_kernels(name)
-    _render(KERNELS, name)
+    render(constants_section(KERNELS.find(name)))
 
 
 @show.command("scenario")

@@ -11,6 +11,7 @@ from trainsim.costs.gemm import gemm_cost
 from trainsim.costs.memory_bound import memory_bound_cost
 from trainsim.costs.request import precision_of, work_of
 from trainsim.costs.spread import gpu_spread
+from trainsim.costs.standard_attention import STANDARD, standard_attention
 from trainsim.costs.types import Cost
 from trainsim.documents.catalogue import Spec
 from trainsim.hardware.gpu import GPU, load_gpu
@@ -46,19 +47,33 @@ def _priced(work: Work, gpu: GPU, precision: str, speeds: Speeds) -> Cost:
     if isinstance(work, Gemm):
         return gemm_cost(work, gpu, precision, speeds.gemm)
     if isinstance(work, Attention):
+        if work.kernel == STANDARD:
+            return _together([_priced(part, gpu, precision, speeds) for part in standard_attention(work)])
         return attention_cost(work, gpu, speeds.attention)
     return memory_bound_cost(work, gpu, speeds.memory_bound)
+
+
+def _together(parts: list[Cost]) -> Cost:
+    """Kernels one after the other as one, with the mean of what they use."""
+    seconds = sum(part.seconds for part in parts)
+    return Cost(
+        seconds,
+        sum(part.seconds * part.sm for part in parts) / seconds,
+        sum(part.seconds * part.hbm for part in parts) / seconds,
+    )
 
 
 def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:
     """Seconds of one kernel alone, in a short burst as benchmarks measure it; a step of training is another matter.
 
-    Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates)``, ``attention(batch, heads, kv_heads, seq,
-    head_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes)``.
+    Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates, grouped)``, ``attention(batch, heads,
+    kv_heads, seq, head_dim, value_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes, variant)``.
 
     The ``kernel`` of attention is ``sdpa`` (PyTorch's choice, also where it is left out), ``flash1``, ``flash2``,
-    ``flash3``, ``xformers``, ``cudnn`` or ``cudnn-fp8`` where they run; its ``direction`` is forward or backward. Sizes
-    are whole numbers, ``nbytes`` may be text (``"1GiB"``). Raises a TrainsimError that names what is wrong.
+    ``flash3``, ``xformers``, ``cudnn`` or ``cudnn-fp8`` where they run, or ``eager``, PyTorch's operators
+    together; its ``direction`` is forward or backward. The ``variant`` of a memory-bound kernel is that of software
+    (``torch``, ``compiled``, ``liger``, ``vllm``); left out it is a tuned one. Sizes are whole numbers, ``nbytes``
+    may be text (``"1GiB"``). Raises a TrainsimError that names what is wrong.
 
     >>> kernel_time("a100-sxm4-80gb", "gemm", m=8192, n=8192, k=8192) < 0.006
     True

@@ -9,13 +9,17 @@ from math import isfinite
 from numbers import Integral
 
 from trainsim.costs.gemm import BYTES
+from trainsim.costs.standard_attention import STANDARD
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, UnknownName
 from trainsim.hardware.gpu import GPU
-from trainsim.models.operations import Attention, Gemm, MemoryBound, Work
+from trainsim.models.operations import TUNED, Attention, Gemm, MemoryBound, Work
 from trainsim.units import parse_bytes
 
 MOST = 1 << 40
 """The largest size of a kernel, and of its bytes: far above what any GPU holds."""
+SIZES = ("batch", "heads", "seq", "head_dim")
+OWN_SIZES = ("kv_heads", "value_dim")
+"""Sizes of keys and values, where they have their own."""
 ROLES = ("forward", "input", "weight")
 DIRECTIONS = ("forward", "backward")
 
@@ -31,6 +35,9 @@ def work_of(kind: object, gpu: GPU, shape: dict[str, object]) -> Work:
         shape = shape | {"kernel": _kernel(gpu, shape.get("kernel"))}
     if "kind" in shape and kind == "memory_bound":
         shape = shape | {"kind": _word("kind of memory-bound kernel", shape["kind"], gpu.kernels.memory_bound)}
+    if "variant" in shape and kind == "memory_bound":
+        known = (TUNED, *gpu.kernels.variants)
+        shape = shape | {"variant": _word("variant of memory-bound kernels", shape["variant"], known)}
     try:
         return _MAKERS[kind](**shape)
     except TypeError as error:
@@ -50,26 +57,22 @@ def _gemm(
     batch: object = 1,
     role: object = "forward",
     accumulates: object = False,
+    grouped: object = False,
 ) -> Work:
     given = {"m": m, "n": n, "k": k, "batch": batch}
     m, n, k, batch = (_size("gemm", key, value) for key, value in given.items())
-    return Gemm("gemm", m, n, k, batch, _word("role of a gemm", role, ROLES), _flag("accumulates", accumulates))
+    role, adds = _word("role of a gemm", role, ROLES), _flag("accumulates", accumulates)
+    return Gemm("gemm", m, n, k, batch, role, adds, grouped=_flag("grouped", grouped))
 
 
-def _attention(
-    *,
-    batch: object,
-    heads: object,
-    seq: object,
-    head_dim: object,
-    kv_heads: object = None,
-    causal: object = True,
-    kernel: str,
-    direction: object = "forward",
-) -> Work:
-    given = {"batch": batch, "heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "seq": seq}
-    sizes = {key: _size("attention", key, value) for key, value in (given | {"head_dim": head_dim}).items()}
-    if sizes["heads"] % sizes["kv_heads"]:
+def _attention(*, kernel: str, causal: object = True, direction: object = "forward", **given: object) -> Work:
+    if missing := [key for key in SIZES if key not in given]:
+        raise TypeError(f"_attention() missing 1 required keyword-only argument: '{missing[0]}'")
+    if unknown := [key for key in given if key not in (*SIZES, *OWN_SIZES)]:
+        raise TypeError(f"_attention() got an unexpected keyword argument '{unknown[0]}'")
+    sizes = {key: _size("attention", key, value) for key, value in given.items() if value is not None or key in SIZES}
+    heads, kv_heads = sizes["heads"], sizes.get("kv_heads", sizes["heads"])
+    if heads % kv_heads:
         raise InvalidPlan(
             f"attention: heads={heads} do not divide by kv_heads={kv_heads}; give one that divides, or leave it out"
         )
@@ -77,13 +80,14 @@ def _attention(
         "attention",
         kernel,
         sizes["batch"],
-        sizes["heads"],
-        sizes["kv_heads"],
+        heads,
+        kv_heads,
         sizes["seq"],
         sizes["seq"],
         sizes["head_dim"],
         _flag("causal", causal),
         _word("direction of attention", direction, DIRECTIONS),
+        sizes.get("value_dim"),
     )
 
 
@@ -97,16 +101,13 @@ def _kernel(gpu: GPU, kernel: object) -> str:
             f"attention: {kernel} needs {constants.absent[kernel]} and does not run on {gpu.name}; "
             f"{', '.join(('sdpa', *constants.named))} would"
         )
-    if kernel == "eager":
-        raise ScenarioError(
-            "attention: eager is no kernel of its own but two gemms (scores and context, with batch=batch x heads) "
-            "and a memory_bound softmax; ask for those, or give a fused kernel such as flash2"
-        )
+    if kernel == STANDARD:
+        return STANDARD
     return _word(f"attention kernel that is known on {gpu.name}", kernel, constants.curves)
 
 
-def _memory_bound(*, kind: str, nbytes: object) -> Work:
-    return MemoryBound(kind, kind, _bytes(nbytes))
+def _memory_bound(*, kind: str, nbytes: object, variant: str = TUNED) -> Work:
+    return MemoryBound(kind, kind, _bytes(nbytes), variant=variant)
 
 
 def _bytes(value: object) -> float:

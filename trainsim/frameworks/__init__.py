@@ -4,7 +4,7 @@ What the training software does: one file of data per framework and era, none of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -18,6 +18,7 @@ from trainsim.frameworks.kept import Saved, StateLayout
 from trainsim.units import parse_bytes, parse_count, parse_time
 
 Attention = Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"]
+Variant = Literal["tuned", "torch", "compiled", "liger", "vllm"]
 Part = Annotated[float, Bounds(0.0, 1.0)]
 Reached = Annotated[float, Bounds(1e-3, 1.0)]
 Seconds = Annotated[float, parse_time]
@@ -44,6 +45,7 @@ class KernelProfile:
     accumulation_bytes_per_parameter: float  # else: traffic of adding a microbatch's gradient to it; 0: assigned
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
     optimizer_bytes_per_parameter: float
+    variants: dict[str, Variant] = field(default_factory=dict)  # whose memory-bound kernels, by kind; else tuned ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
+from trainsim.errors import UnknownName
 
 KERNELS = Catalogue(
     kind="set of kernel constants",
@@ -151,9 +152,26 @@ class KernelConstants:
     gemm: GemmConstants = field(hash=False)
     attention: AttentionConstants = field(hash=False)
     memory_bound: dict[str, Rate] = field(default_factory=dict, hash=False)
+    variants: dict[str, dict[str, Rate]] = field(default_factory=dict, hash=False)
     memory_sm_share: float  # SMs that a kernel needs to saturate the memory
     sustained: Speeds
     run: Speeds
+
+    def rate(self, kind: str, variant: str) -> Rate:
+        """Of a *kind* of memory-bound kernel as the software *variant* has it; the tuned one where that has none of its
+        own. ``tuned`` is always known.
+
+        Raises UnknownName.
+
+        >>> hopper = load_kernels("hopper")
+        >>> hopper.rate("norm", "vllm").efficiency < hopper.rate("norm", "tuned").efficiency
+        True
+        """
+        if kind not in self.memory_bound:
+            raise UnknownName("kind of memory-bound kernel", kind, self.memory_bound)
+        if variant not in (known := {"tuned": self.memory_bound} | self.variants):
+            raise UnknownName("variant of memory-bound kernels", variant, known)
+        return known[variant].get(kind) or self.memory_bound[kind]
 
     @property
     def in_a_step(self) -> Speeds:
@@ -163,9 +181,11 @@ class KernelConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBoundConstants:
-    """Rates by kind of kernel; ``sm_share`` is the part of the SMs that a kernel needs to saturate the memory."""
+    """Rates by kind of kernel, tuned ones under ``kinds`` and those of other software under ``variants``; ``sm_share``
+    is the part of the SMs that a kernel needs to saturate the memory."""
 
     kinds: dict[str, Rate]
+    variants: dict[str, dict[str, Rate]] = field(default_factory=dict)
     sm_share: float
 
 
@@ -193,6 +213,7 @@ def _kernels(document: Document) -> KernelConstants:
         gemm=part(GemmConstants, section, "gemm"),
         attention=attention,
         memory_bound=bound.kinds,
+        variants=bound.variants,
         memory_sm_share=bound.sm_share,
         sustained=part(Speeds, section, "sustained"),
         run=part(Speeds, section, "run"),

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+TUNED = "tuned"
+"""The variant of memory-bound kernels that software brings which trains fast."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
@@ -89,12 +92,13 @@ class Attention:
 @dataclass(frozen=True, slots=True)
 class MemoryBound:
     """One or more kernels that only move bytes; ``kind`` (norm, elementwise, softmax, ...) names their measured
-    efficiency."""
+    efficiency, ``variant`` the software whose kernel it is where that is not a tuned one."""
 
     name: str
     kind: str
     nbytes: float
     kernels: int = 1
+    variant: str = TUNED
 
     @property
     def flops(self) -> float:

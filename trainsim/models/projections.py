@@ -25,8 +25,8 @@ def _rope(make: LocalLayer) -> Iterator[Operation]:
     """Rotation of queries and keys, in place of a model with rotary positions."""
     if make.kind.positions == "rotary":
         tokens, rotated = make.shape.tokens, make.query_width + make.kv_heads * make.kind.query_dim
-        moved = 4.0 * tokens * make.heads_width * make.kind.rotary_share
-        forward, backward = make.rotation(tokens * rotated * make.kind.rotary_share, fused=moved)
+        elements = tokens * rotated * make.kind.rotary_share
+        forward, backward = make.rotation(elements, fused=4.0 * elements)
         yield Operation(name="rope", forward=(forward,), input_gradient=(backward,))
 
 

@@ -41,6 +41,8 @@ class Blocks:
     def __init__(self, job: Job, network: Network):
         self.job, self.network = job, network
         self.spread = gpu_spread(job.parallel.ranks)
+        for kind, variant in job.framework.kernels.variants.items():
+            job.cluster.gpu.kernels.rate(kind, variant)  # refuses what nobody knows
 
     def block(
         self,
@@ -126,6 +128,9 @@ class Blocks:
 
     def kernel(self, work: Work, kind: str) -> Kernel:
         """One piece of work as a kernel; the slowest of all GPUs sets the pace (``gpu_spread``)."""
+        variants = self.job.framework.kernels.variants
+        if variants and isinstance(work, MemoryBound) and work.kind in variants:
+            work = replace(work, variant=variants[work.kind])
         seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision)
         return Kernel(work.name, kind, seconds * self.spread, sm, hbm)
 
