@@ -51,7 +51,7 @@ def show_model(name: Named) -> None:
 
 @show.command("gpu")
 def show_gpu(name: Named) -> None:
-    """The datasheet of a GPU, its kernels with the source of every constant, and how far they are off alone."""
+    """The datasheet of a GPU, its kernels, their sources and errors."""
     from trainsim.costs.errors import errors_alone
     from trainsim.hardware.gpu import GPUS, load_gpu
     from trainsim.hardware.kernel_constants import KERNELS
@@ -96,7 +96,7 @@ def show_network(name: Named) -> None:
 
 @show.command("kernels")
 def show_kernels(name: Named) -> None:
-    """How well an architecture runs kernels, with the source of every constant."""
+    """How well an architecture runs kernels."""
     from trainsim.hardware.kernel_constants import KERNELS, load_kernels
     from trainsim.report.kernel_constants import constants_section
 
