@@ -201,6 +201,21 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Jitter:
+    """Standard deviations of what is drawn at random, as parts of 1: speeds of GPUs (None: the expected slowest of all
+    counts instead), of the cables and uplinks of the network, and of each kernel each time that it runs."""
+
+    gpu: float | None = None
+    network: float = 0.0
+    kernel: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is random."""
+        return bool(self.gpu or self.network or self.kernel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What is trained, on what, how."""
 
@@ -220,7 +235,8 @@ class Job:
     detail: str = "op"  # op | layer | block
     fold: bool = True
     steps: int = 1  # back to back
-    seed: int = 0
+    jitter: Jitter = Jitter()
+    seed: int = 0  # of the jitter
 
     @property
     def uses_host(self) -> bool:

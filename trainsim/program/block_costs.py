@@ -40,7 +40,7 @@ class Blocks:
 
     def __init__(self, job: Job, network: Network):
         self.job, self.network = job, network
-        self.spread = gpu_spread(job.parallel.ranks)
+        self.spread = gpu_spread(job.parallel.ranks) if job.jitter.gpu is None else 1.0
         for kind, variant in job.framework.kernels.variants.items():
             job.cluster.gpu.kernels.rate(kind, variant)  # refuses what nobody knows
 

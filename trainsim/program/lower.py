@@ -17,6 +17,7 @@ from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern, System
 from trainsim.errors import InvalidProgram
 from trainsim.garbage import no_search_for_cycles
+from trainsim.program.jitter import noisy_programs, slow_gpus
 from trainsim.program.network import Network
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.rollout import RolloutPlan, rollout_plan, with_rollout
@@ -113,6 +114,12 @@ def delays(draft: Draft) -> Draft:
     return replace(draft, programs=tuple(programs[k] for k in used), program_of=program_of.astype(np.int64))
 
 
+def noise(draft: Draft) -> Draft:
+    """A program for each rank where every kernel takes a time of its own."""
+    programs, program_of = noisy_programs(draft.programs, draft.program_of, draft.parts.job)
+    return replace(draft, programs=programs, program_of=program_of)
+
+
 def communicators(draft: Draft) -> Draft:
     """Members and patterns of everything that the programs post to."""
     used = {key for program in draft.programs for key in _used(program)}
@@ -161,6 +168,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], Callable[[Draft], None]], ...] = (
     (stage_programs, _check_programs),
     (rollouts, _check_programs),
     (delays, _check_programs),
+    (noise, _check_programs),
     (communicators, _check_communicators),
     (link_owners, _check_communicators),
     (gpu_shares, _check_communicators),
@@ -198,7 +206,7 @@ def _used(program: Program) -> set[tuple[Peers, str]]:
 
 
 def _slow(job: Job) -> Floats:
-    slow = np.ones(job.parallel.ranks)
+    slow = slow_gpus(job)
     for what in job.what_if:
         if isinstance(what, Slow):
             slow[list(what.ranks)] *= what.factor

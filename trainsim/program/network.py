@@ -19,6 +19,7 @@ from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers, Queue
 from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
+from trainsim.program.jitter import kept_of_links
 from trainsim.schedules.lookup import facts
 
 FEW, MOST_KEPT = 1024, 256
@@ -294,13 +295,13 @@ class Network:
 
 
 def link_bandwidth(job: Job) -> Floats:
-    """Bytes/s of every link, with what is slow in this job's ``what_if``."""
+    """Bytes/s of every link, with what is slow in this job's ``what_if``, or drawn to be."""
     factors: Mapping[str, float] = {
         link: slow.factor for slow in job.what_if if isinstance(slow, Slow) for link in slow.links
     }
-    if not factors:
+    if not factors and not job.jitter.network:
         return job.cluster.bandwidth
     bandwidth = job.cluster.bandwidth.copy()
     for link, factor in factors.items():
         bandwidth[job.cluster.find_links(link)] *= factor
-    return bandwidth
+    return bandwidth * kept_of_links(job)

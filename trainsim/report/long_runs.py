@@ -15,7 +15,7 @@ def why_long(job: Job) -> str:
     steps = f" of {job.steps} steps each" if job.steps > 1 else ""
     passes = f"{job.training.microbatches:,} microbatches{steps} through {job.model.layers:,} layers"
     every = {"op": ", kernel by kernel", "layer": ", layer by layer"}.get(job.detail, "")
-    alone = "" if job.fold else f", on each of {job.parallel.ranks:,} ranks by itself"
+    alone = "" if job.fold and not job.jitter.any else f", on each of {job.parallel.ranks:,} ranks by itself"
     return f"This takes a while: {passes}{every}{alone}. Quicker: {'; '.join(_ways(job))}."
 
 
@@ -23,6 +23,8 @@ def _ways(job: Job) -> Iterator[str]:
     """What to change, the most helpful first."""
     if not job.fold:
         yield "without --no-fold (simulation.fold: true)"
+    if job.jitter.any:
+        yield "without simulation.jitter, since GPUs that draw differently are simulated one by one"
     if job.detail != "block":
         yield "simulation.detail: block"
     if job.steps > 1:

@@ -17,6 +17,7 @@ from trainsim.scenario.activation_rules import check_activations
 from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
 from trainsim.scenario.frozen_rules import check_frozen
+from trainsim.scenario.jitter import find_jitter
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.modes import check_modes, with_graphs
 from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
@@ -79,7 +80,7 @@ def resolve(context: Context) -> Resolved:
         allocation=allocation,
         algorithm=_algorithms(context),
         what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
-        **carried(spec.simulation, Job),
+        **carried(spec.simulation, Job) | {"jitter": find_jitter(context, gpus)},
     )
     _check(context, job)
     return Resolved(job=job, values=written_out(context, job))

@@ -151,12 +151,29 @@ class NetworkSpec(ScenarioSection):
     algorithm: str | dict[str, str] = "auto"
 
 
+def _of_gpus(value: object) -> object:
+    """A bare number is that of the GPUs."""
+    return {"gpu": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Deviation = Annotated[float, Field(ge=0.0, le=0.5)]
+
+
+class JitterSpec(ScenarioSection):
+    """Standard deviations of what is drawn at random, as parts of 1: of GPUs, of network links, of each kernel."""
+
+    gpu: Deviation | None = None
+    network: Deviation = 0.0
+    kernel: Deviation = 0.0
+
+
 class SimulationSpec(ScenarioSection):
     """How fine and how the simulation runs."""
 
     detail: Literal["op", "layer", "block"] = "op"
     fold: bool = True
     steps: Size = 1
+    jitter: Annotated[JitterSpec | None, BeforeValidator(_of_gpus)] = None
     seed: NotNegative = 0
 
 

@@ -21,7 +21,10 @@ RULES: dict[str, tuple[Callable[[Job], bool], str]] = {
     "training.loss_scaling": (lambda job: job.training.precision != "fp16", "only the loss of fp16 is scaled"),
     "training.loss_parallel": (lambda job: job.parallel.tp == 1, "tp is 1"),
     "training.tp_overlap": (lambda job: job.parallel.tp == 1, "tp is 1"),
-    "simulation.seed": (lambda job: True, "nothing in this simulation is random"),
+    "simulation.seed": (
+        lambda job: not job.jitter.any,
+        "nothing in this simulation is random; simulation.jitter would be",
+    ),
 }
 """When a field has no effect, and why."""
 

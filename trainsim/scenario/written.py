@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from trainsim.contracts.job import Job, Training
+from trainsim.contracts.job import Jitter, Job, Training
 from trainsim.scenario.context import Context
 from trainsim.scenario.gradients import gradient_dtype
 from trainsim.scenario.named import written_names
-from trainsim.scenario.schema import ClusterSpec
+from trainsim.scenario.schema import ClusterSpec, SimulationSpec
 from trainsim.scenario.sharding_section import ShardingSpec
 
 
@@ -33,7 +33,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "training": {**_section(spec.training, job.training), **_training(context, job), **_within("training", names)},
         "network": spec.network.model_dump(),
         "what_if": [entry.model_dump(exclude_unset=True) for entry in spec.what_if],
-        "simulation": _section(spec.simulation, job),
+        "simulation": _simulation(spec.simulation, job),
         "derived": dict(context.notes),
     }
 
@@ -86,6 +86,13 @@ def _cross_entropy(training: Training) -> Any:
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     """*values* without those that nobody gave."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _simulation(spec: SimulationSpec, job: Job) -> dict[str, Any]:
+    """How it runs, with what is drawn at random if anything was said of that."""
+    values = _section(spec, job)
+    del values["jitter"]
+    return values if job.jitter == Jitter() else {**values, "jitter": _given(asdict(job.jitter))}
 
 
 def _within(section: str, names: dict[str, Any]) -> dict[str, Any]:

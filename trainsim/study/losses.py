@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from trainsim.contracts.job import Skip
+from trainsim.contracts.job import Jitter, Skip
 from trainsim.contracts.system import System
 from trainsim.program.lower import lower
 from trainsim.simulate import Simulation
@@ -22,7 +22,7 @@ WORDS = {
     "imbalance": "stages slower than the mean",
     "messages": "messages between stages",
     "communication": "collectives of layers and of gradients, offload",
-    "stragglers": "slow or delayed (what_if)",
+    "stragglers": "slow or delayed (what_if), or drawn so (jitter)",
     "schedule": "filling and draining",
     "interaction": "several of these at once",
 }
@@ -54,8 +54,9 @@ def losses(simulation: Simulation, advance: Callable[[], None] = lambda: None) -
     """What the step of *simulation* loses to each cause, by running it without; *advance* is called after each run."""
     job, whole = simulation.job, simulation.trace.duration
     skips = tuple(w for w in job.what_if if isinstance(w, Skip))
-    slowed = len(skips) < len(job.what_if)
-    pure = lower(replace(job, what_if=skips)).system if slowed else simulation.plan.system
+    slowed = len(skips) < len(job.what_if) or job.jitter.any
+    typical = Jitter(gpu=None if job.jitter.gpu is None else 0.0)
+    pure = lower(replace(job, what_if=skips, jitter=typical)).system if slowed else simulation.plan.system
 
     def step(system: System) -> float:
         took = seconds(system, whole) / job.steps
