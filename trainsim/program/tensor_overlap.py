@@ -132,8 +132,8 @@ class TensorOverlap:
     that do not need them, without sequence parallelism too. ``outside`` names the way of embedding and head, and that
     of all where ``pipelined`` is not possible.
 
-    PyTorch takes only a scatter apart whose input is one product (torch/_inductor/fx_passes/micro_pipeline_tp.py), which
-    an input's gradient, a sum over q, k and v or gate and up, is not.
+    PyTorch takes only a scatter apart whose input is one product (torch/_inductor/fx_passes/micro_pipeline_tp.py): not
+    an input's gradient, which is a sum over q, k and v or gate and up.
     """
 
     gather: Pieces = gather_first
