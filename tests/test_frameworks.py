@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs import small
+from tests.jobs import run_small, small
 from trainsim.errors import UnknownName
 from trainsim.frameworks import Framework, framework_names, load_framework
 from trainsim.hardware.gpu import load_gpu
@@ -72,3 +72,19 @@ def test_tensor_parallelism_cuts_whatever_vocabulary(name: str) -> None:
     multiple = 8 * load_framework(name).kernels.vocab_multiple
     assert job.padded_vocab % multiple == 0
     assert 0 <= job.padded_vocab - 50257 < multiple
+
+
+@pytest.mark.parametrize(("nics", "ratio"), [(1, 8.0), (2, 8.0)])
+def test_slices_of_a_message_share_the_nics_of_a_node(nics: int, ratio: float) -> None:
+    """SC21's scatter/gather: the ranks of a tensor-parallel group send a part each over what NICs there are."""
+    narrow = {"topology": "dgx_a100", "nodes": 2, "nics_per_node": nics, "nic_bandwidth": "10Gbps"}
+    changes = {"cluster": narrow, "parallel": {"tp": 8, "pp": 2}, "training__global_batch": 1}
+    seconds = {
+        sliced: run_small(
+            **changes, framework={"base": "megatron-2021", "communication": {"p2p_sliced": sliced}}
+        ).trace.duration
+        for sliced in (True, False)
+    }
+    message = 1024 * 1024 * 2.0  # tokens x hidden x bytes
+    whole = 2 * 8 * message / (nics * 1.25e9 * 0.98)  # forward and backward, 8 ranks
+    assert seconds[False] - seconds[True] == pytest.approx(whole * (1 - 1 / ratio), rel=0.1)

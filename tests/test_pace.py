@@ -53,3 +53,21 @@ def test_machines_name_processors_that_are_known() -> None:
     for name in TOPOLOGIES.names():
         given = TOPOLOGIES.find(name).data.get("hosts", {})
         assert given.get("processor", "grace") in processors(), name
+
+
+def test_recomputation_of_the_host_hides_behind_the_gpu() -> None:
+    """What recomputation costs the host shows only where the GPU does not cover it."""
+    recomputed = {"framework": "megatron-deepspeed-2022", "training__recompute": "full", "parallel": {"tp": 1, "pp": 4}}
+    free = {"base": "megatron-deepspeed-2022", "host": {"recompute_seconds": 0}}
+    blocking = {"base": "megatron-deepspeed-2022", "host": {"blocking": True}}
+    large = {"model__hidden": 8192, "model__heads": 64, "model__ffn_hidden": 28672, "training__sequence_length": 4096}
+    plain, without, waits = (
+        scenario(**{**recomputed, "framework": framework, **large}).run().step_time
+        for framework in ("megatron-deepspeed-2022", free, blocking)
+    )
+    assert plain == pytest.approx(without, rel=0.001)
+    assert waits > 1.01 * plain
+    small = [
+        scenario(**{**recomputed, "framework": name}).run().step_time for name in ("megatron-deepspeed-2022", free)
+    ]
+    assert small[0] > 1.3 * small[1]

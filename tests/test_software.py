@@ -57,7 +57,7 @@ def test_every_name_has_a_profile(software: str, year: int | None, sharding: str
         ("Megatron-DeepSpeed", 2024, "ddp", "megatron-deepspeed-2024"),
         ("Megatron-LM", 2023, "zero1", "megatron-2023"),
         ("Megatron-Core 0.8", 2024, "zero1", "megatron-core-2024"),
-        ("Megatron-LM + TE 2.11", 2026, "zero1", "megatron-core"),
+        ("Megatron-LM + TE 2.11", 2026, "zero1", "megatron-core-fused-loss"),
         ("Megatron-Bridge (Megatron-Core)", 2026, "zero1", "megatron-bridge"),
         ("NeMo AutoModel (PyTorch FSDP2)", 2025, "fsdp", "nemo-automodel"),
         ("InternEvo", 2023, "zero1", "internevo"),
