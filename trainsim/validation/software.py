@@ -5,28 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainsim.frameworks import load_framework
+from trainsim.frameworks.software import profile_for
 from trainsim.validation.published import Run
-
-INTERIM = (
-    ("OneFlow", "oneflow"),
-    ("Composer", "llm-foundry"),
-    ("MLPerf", "mlperf"),
-    ("ZeRO-3", "deepspeed-zero3-2021"),
-    ("DeepSpeed (2020)", "megatron-deepspeed-2020"),
-    ("Megatron-LM 2020", "megatron-2020"),
-    ("Megatron-LM 2021", "megatron-2021"),
-    ("Megatron-LM 2022", "megatron-2022"),
-    ("Megatron-DeepSpeed", "megatron-deepspeed-2022"),
-    ("AutoModel", "pytorch-fsdp2-bf16"),
-    ("Megatron-Core 0", "megatron-core"),
-    ("TE 2.11", "megatron-core-fused-loss"),
-    ("NeMo", "nemo"),
-    ("Bridge", "megatron-core"),
-    ("InternEvo", "deepspeed"),
-    ("nanotron, messages", "nanotron-messages-wait"),
-    ("nanotron, collectives", "nanotron-collectives-wait"),
-    ("nanotron", "nanotron"),
-)
+from trainsim.validation.strategy import strategy_of
 
 
 class Software(NamedTuple):
@@ -38,7 +19,11 @@ class Software(NamedTuple):
 
 
 def software_of(run: Run) -> Software:
-    """The profile for *run*."""
-    named = run.text("framework")
-    name = next((profile for word, profile in INTERIM if word in named), "neutral")
-    return Software(name, load_framework(name).family, ())
+    """The profile for *run*.
+
+    >>> software_of(Run(line=2, cells={"framework": "Megatron-LM", "year": "2021", "zero_stage": "1"})).profile
+    'megatron-2021'
+    """
+    chosen = profile_for(run.text("framework"), year=run.whole("year"), sharding=strategy_of(run))
+    assumed = () if chosen.known else (f"{chosen.why}: {chosen.assumed}" if chosen.assumed else chosen.why,)
+    return Software(chosen.profile, load_framework(chosen.profile).family, assumed)

@@ -10,6 +10,7 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.layout import balanced, derive
 from trainsim.schedules import schedules
 from trainsim.validation.published import Run, Unreadable
+from trainsim.validation.strategy import strategy_of
 
 DISPATCHERS = ("hybridep", "deepep", "allgather", "alltoall")
 GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
@@ -87,7 +88,7 @@ def _chunks(layers: int, stages: int) -> int:
 def _sharding(run: Run, *, family: str) -> dict[str, Any]:
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
     dp = run.whole("dp") or 1
-    section: dict[str, Any] = {"strategy": _strategy(stage, note, family, run)}
+    section: dict[str, Any] = {"strategy": strategy_of(run, family)}
     if section["strategy"] in ("fsdp", "hsdp") and (
         stage == 2 or re.search(r"SHARD_GRAD_OP|reshard_after_forward (false|0)|ZeRO-2", note, re.I)
     ):
@@ -101,20 +102,6 @@ def _sharding(run: Run, *, family: str) -> dict[str, Any]:
     if re.search(r"overlap off", run.text("overlap_flags"), re.I) and "DP" in run.text("overlap_flags"):
         section["overlap"] = False
     return section | _offload(run)
-
-
-def _strategy(stage: int, note: str, family: str, run: Run) -> str:
-    if re.search(r"\b(HSDP|HYBRID)", note, re.I):
-        return "hsdp"
-    if "fsdp" in note.lower() or (family == "pytorch" and stage >= 2):
-        return "fsdp"
-    if stage == 0 and re.search(r"BF16_Optimizer", note) and run.text("precision") == "bf16":
-        return "zero1"
-    if re.search(r"ZeRO\+\+|zeropp", note, re.I):
-        return "zeropp"
-    if re.search(r"\bMiCS\b", note, re.I):
-        return "mics"
-    return {0: "ddp", 1: "zero1", 2: "zero2"}.get(stage, "zero3")
 
 
 def _offload(run: Run) -> dict[str, Any]:
