@@ -12,7 +12,7 @@ CONSTANTS = {
     "chunk_step": 3.4e-6, "chunk_network_step": 14e-6, "chunk_bytes": 7e3,
     "ramp": 12e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 48.8e-6, "ramp_network_power": 0.95,
     "nvls_rate": 1.16, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.13, "nvls_minimum_ranks": 5.0,
-    "tree_rate": 0.92, "auto_mib": 256.0,
+    "tree_rate": 0.92, "auto_mib": 256.0, "group_rate": 1e15,
     "message_latency": 8e-6, "message_network_latency": 12e-6, "message_network_gain": 1.0,
 }  # fmt: skip
 WITHOUT = ("latency_scale", "ring_base", "ramp", "ramp_network", "nvls_ramp", "chunk_step", "chunk_network_step")

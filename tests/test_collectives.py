@@ -545,3 +545,24 @@ def test_a_published_ring_of_1024_gpus(gib, published):
     """An nccl-tests log of 128 nodes with 8x 400 Gb/s: up to 2 GiB it takes 19 to 20 ms, whatever the size."""
     took = collective_time(load_topology("dgx_h100", nodes=128), "all_reduce", range(1024), gib * GIB, "ring")
     assert factor("all_reduce", 1024) * gib * GIB / took / 1e9 == pytest.approx(published, rel=0.26)
+
+
+def test_a_group_sends_no_faster_than_its_rate_and_more_groups_send_more() -> None:
+    """Omni-Path: 32 A100 on nodes of 50 GB/s all-reduce at 5.1 GB/s (bigscience-workshop/bigscience experiments)."""
+    nodes = 4
+    slow = load_topology("jean_zay_a100", nodes=nodes)
+    quick = load_topology("jean_zay_a100", nodes=nodes, collectives={"group_rate": "1PB/s"})
+    ranks = np.arange(slow.ranks)
+    one = ranks.reshape(1, -1)
+    two = ranks.reshape(-1, 2).T
+    rates = {}
+    for name, machine in (("slow", slow), ("quick", quick)):
+        for groups, members in (("one", one), ("two", two)):
+            found = pattern(machine, "all_reduce", np.ascontiguousarray(members), algorithm="ring")
+            rates[name, groups] = found.bandwidth[0]
+    assert rates["slow", "one"] == pytest.approx(6e9)
+    assert rates["slow", "two"] == pytest.approx(6e9)
+    assert rates["quick", "one"] > 2 * rates["slow", "one"]
+    taken = pattern(slow, "all_reduce", one, algorithm="ring")
+    assert taken.use_amount.max() < 1.0  # room on the link for other groups
+    assert load_topology("dgx_a100", nodes=4).constants["group_rate"] > 1e14

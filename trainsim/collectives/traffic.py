@@ -27,7 +27,9 @@ def carried(placement: PlacedGroups, operation: str, algorithm: Algorithm, rates
         np.full(groups, placement.machine.constants["chunk_bytes"] * placement.ranks),
     )
     volume = np.full(groups, factor(operation, placement.ranks))
-    return from_edges(rates, algorithm.edges(operation, placement), volume, timing, known=placement.known)
+    limit = np.where(placement.domains > 1, placement.machine.constants["group_rate"], np.inf)
+    edges = algorithm.edges(operation, placement)
+    return from_edges(rates, edges, volume, timing, limit=limit, known=placement.known)
 
 
 class Timing(NamedTuple):
@@ -55,16 +57,18 @@ def from_edges(
     volume: Floats,
     timing: Timing,
     *,
+    limit: Floats | None = None,
     known: list[tuple[Rates, Edges, _TakenLinks]] | None = None,
 ) -> Pattern:
     """The pattern of some traffic: shares of *edges* are parts of ``volume``, bytes per byte of the buffer.
 
-    Equal traffic is looked up in *known*, and added there: gathers and reductions often take the same ways.
+    *limit* is the most that each group sends, bytes/s, whatever its links could. Equal traffic is looked up in *known*
+    (of one placement, whose limits are the same), and added there: gathers and reductions often take the same ways.
     """
     known = [] if known is None else known
     uses = next((uses for r, e, uses in known if r.same(rates) and all(map(np.array_equal, e, edges))), None)
     if uses is None:
-        uses = _uses(rates, edges, len(volume))
+        uses = _uses(rates, edges, len(volume), limit)
         known.append((rates, edges, uses))
     return Pattern(
         factor=volume,
@@ -77,13 +81,15 @@ def from_edges(
     )
 
 
-def _uses(rates: Rates, edges: Edges, groups: int) -> _TakenLinks:
+def _uses(rates: Rates, edges: Edges, groups: int, limit: Floats | None) -> _TakenLinks:
     group, link, load = loads(rates.machine, edges)
     rate = rates.of(link)
     fastest = np.ones(groups)
     if len(group):
         begins = np.flatnonzero(np.diff(group, prepend=-1))
         fastest[group[begins]] = np.minimum.reduceat(rate / load, begins)
+        if limit is not None:
+            fastest[group[begins]] = np.minimum(fastest, limit)[group[begins]]
     return _TakenLinks(fastest, group, link, load * fastest[group] / rate, np.zeros(len(group), bool))
 
 

@@ -11,8 +11,8 @@ from trainsim.documents.catalogue import COMMON, Catalogue, Spec, folder_in
 from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
-from trainsim.hardware.constants import collective_defaults, collective_least, collective_unit
-from trainsim.units import parse_time
+from trainsim.hardware.constants import collective_defaults, collective_least, collective_unit, limits
+from trainsim.units import parse_bandwidth, parse_time
 
 COLLECTIVE_CONSTANTS = Catalogue(
     kind="set of collective constants",
@@ -21,6 +21,8 @@ COLLECTIVE_CONSTANTS = Catalogue(
     folders=folder_in("hardware", "collectives"),
 )
 MOST_SECONDS, MOST_RATIO = 1.0, 1000.0
+UNLIMITED = 1e15
+"""Bytes/s that nothing reaches."""
 
 
 def load_collectives(constants: Spec, *, origin: Origin | None = None) -> Mapping[str, float]:
@@ -48,6 +50,8 @@ def read_constant(section: DocumentPart, name: str) -> float:
     usual = collective_defaults()[name]
     if collective_unit(name) == "s":
         return section.quantity(name, parse_time, usual, low=0.0, high=MOST_SECONDS)
+    if collective_unit(name) == "B/s":
+        return section.quantity(name, parse_bandwidth, usual, low=limits("bandwidth")[0], high=UNLIMITED)
     return section.number(name, usual, low=collective_least(name), high=MOST_RATIO)
 
 

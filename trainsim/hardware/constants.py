@@ -60,7 +60,7 @@ def collective_defaults() -> Mapping[str, float]:
 
 
 def collective_unit(name: str) -> str:
-    """``"s"`` for a time, ``""`` for a ratio or count."""
+    """``"s"`` for a time, ``"B/s"`` for a rate, ``""`` for a ratio or count."""
     return str(_data()["collectives"][name]["unit"])
 
 
