@@ -62,6 +62,12 @@ def test_every_name_has_a_profile(software: str, year: int | None, sharding: str
         ("NeMo AutoModel (PyTorch FSDP2)", 2025, "fsdp", "nemo-automodel"),
         ("InternEvo", 2023, "zero1", "internevo"),
         ("JAX (MaxText)", 2025, "fsdp", "maxtext"),
+        ("DeepSpeed ZeRO-3", 2021, "zero3", "megatron-deepspeed-2020"),
+        ("DeepSpeed", 2024, "zero3", "transformers-deepspeed"),
+        ("PyTorch FSDP2 + torch.compile", 2025, "fsdp", "pytorch-fsdp2"),
+        ("PyTorch FSDP2", 2025, "fsdp", "pytorch-fsdp2-eager"),
+        ("torchtune", 2024, None, "pytorch-fsdp2-bf16-eager"),
+        ("TorchTitan", 2025, "fsdp", "torchtitan"),
         ("an in-house trainer", None, None, "neutral-eager"),
     ],
 )
