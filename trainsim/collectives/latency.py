@@ -62,10 +62,11 @@ def tree_latency(operation: str, placement: PlacedGroups) -> Floats:
 def least_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 where the library picks ring or tree by size, as NCCL does for small ones.
 
-    Gathers and scatters have a tree (PAT) only where a group has one GPU per node.
+    Gathers and scatters have a tree (PAT) only where a group has one GPU per node, broadcasts have none between nodes.
     """
     ring, tree = ring_latency(operation, placement), tree_latency(operation, placement)
-    ring_only = (placement.domains > 1) & (placement.local > 1) & (operation in GATHERS)
+    patless = (placement.local > 1) & (operation in GATHERS)
+    ring_only = (placement.domains > 1) & (patless | (operation == "broadcast"))
     return np.where(ring_only, ring, np.minimum(ring, tree))
 
 

@@ -81,7 +81,7 @@ class CommunicationProfile:
     zero3_overlap: bool  # the same where parameters are shared too
     gradient_overlap: bool  # reduction under the backward pass, when the scenario does not say
     gradient_bytes: Annotated[int, Bounds(2, 4)]  # on the wire, per parameter
-    zero1_operation: Literal["reduce_scatter", "all_reduce"]  # what ZeRO-1 sends
+    zero1_operation: Literal["reduce_scatter", "all_reduce", "reduce"]  # what ZeRO-1 sends; reduce: to owners
     bucket_rule: str  # megatron | torch | deepspeed: which tensors a bucket holds
     bucket_parameters: Annotated[float, parse_count, SOME]  # elements per gradient bucket
     bucket_parameters_per_rank: Elements  # the bucket is at least this times dp

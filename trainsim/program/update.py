@@ -78,7 +78,9 @@ def gather_waits(rank_plan: RankPlan, chunk: int, step: int) -> Cuts:
     stage, last = rank_plan.stages[chunk], _last_part(rank_plan.stages[chunk])
     return {
         min(b.after, last): Cut(before=(Wait(f"gathered.{stage.index}.{k}", step),))
-        for k, b in enumerate(rank_plan.sharding.gathers[chunk])
+        for k, b in reversed(
+            list(enumerate(rank_plan.sharding.gathers[chunk]))
+        )  # of one part the last that is gathered
     }
 
 

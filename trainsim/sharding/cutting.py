@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from trainsim.contracts.job import Job
 from trainsim.registry import Registry
@@ -86,6 +87,21 @@ def deepspeed(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterat
 
     for cut in ipg_cuts([n for n, _ in tensors], bucket=size):
         yield cut.elements, complete(cut)
+
+
+def owned(job: Job, chunk: ChunkParameters, owners: int) -> Iterator[tuple[int, int]]:
+    """(Elements, last part) of what each of *owners* has where tensors are not cut: the largest goes first, to the one
+    who has least. Of fewer tensors than owners each has one of its own.
+
+    Source: internlm/solver/optimizer/hybrid_zero_optim.py of InternLM/InternEvo (``_partition_param_list``).
+    """
+    least = [(0, owner) for owner in range(owners)]
+    last = [0] * owners
+    for size, part in sorted(ready(job, chunk), reverse=True):
+        held, owner = heappop(least)
+        last[owner] = max(last[owner], part)
+        heappush(least, (held + size, owner))
+    yield from sorted((held, last[owner]) for held, owner in least if held)
 
 
 def ready(job: Job, parts: ChunkParameters) -> list[tuple[int, int]]:

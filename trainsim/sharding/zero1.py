@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from trainsim.contracts.groups import Group
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
-from trainsim.sharding.cutting import bucket_size, filled, reductions
+from trainsim.sharding.cutting import bucket_size, filled, owned, reductions
 from trainsim.sharding.parameter_groups import ParameterGroup, Shards
 from trainsim.sharding.plan import Bucket, ShardingPlan, by_readiness, trained
 from trainsim.sharding.replicas import across, replicas, within
@@ -65,9 +65,29 @@ def _within(job: Job, group: ParameterGroup) -> Group:
     return group.over if INSTANCES.of(job) == 1 else within(job, _size(job, group))
 
 
+def _has_owners(job: Job) -> bool:
+    """Whether each tensor is updated by one of all ranks, and not a part of it by each."""
+    return INSTANCES.of(job) == 1 and job.framework.communication.zero1_operation == "reduce"
+
+
+def _to_owners(job: Job, group: ParameterGroup, chunk: int, per_element: float) -> Iterator[Bucket]:
+    """A reduction to each owner, or a broadcast from it: around the ring one way, or the other.
+
+    A bucket of an owner that is not full is sent when the backward is over, and with many owners none is full.
+    """
+    limit = REDUCE_BUCKET.of(job) or job.framework.communication.bucket_parameters
+    end = len(group.chunks[chunk].layers) + 1
+    for elements, last in owned(job, group.chunks[chunk], group.replicas):
+        after = end if elements < limit else last
+        yield Bucket("broadcast", float(elements * per_element), after, group.over, group.name)
+
+
 def _reductions(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterator[Bucket]:
     """Buckets within instances, and their shards over all instances."""
     whole = INSTANCES.of(job) == 1
+    if _has_owners(job):
+        yield from _to_owners(job, group, chunk, job.training.gradient_bytes)
+        return
     operation = job.framework.communication.zero1_operation if whole else "reduce_scatter"
     size = _size(job, group)
     for bucket in reductions(job, stage, chunk, group, operation=operation):
@@ -78,6 +98,9 @@ def _reductions(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iter
 
 def _gathers(job: Job, stage: int, chunk: int, group: ParameterGroup) -> Iterator[Bucket]:
     """The updated parameters, cut as Megatron-LM cuts gradients, or all at once."""
+    if _has_owners(job):
+        yield from _to_owners(job, group, chunk, job.training.stream_bytes)
+        return
     cut = job.sharding.overlap and job.framework.communication.bucket_rule == "megatron"
     overlapped = cut or gathers_overlapped(job)
     size = bucket_size(job, stage, chunk, overlapped=overlapped, replicas=group.replicas)

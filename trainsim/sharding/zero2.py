@@ -47,7 +47,8 @@ def zero2(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPla
 
 def _reductions(job: Job, whole_model: Whole, bucket: float, role: Role) -> Iterator[Flight]:
     """Each bucket may leave when the one before it has arrived, and the backward waits until it may."""
-    buckets = list(ipg_buckets(whole_model, bucket))
+    buckets, usual = list(ipg_buckets(whole_model, bucket)), job.framework.communication.zero1_operation
+    operation = "reduce_scatter" if usual == "reduce" else usual  # owners of whole tensors are ZeRO-1's only
     for k, (tensors, full) in enumerate(buckets):
         elements = whole_model.elements(tensors)
         nbytes = float(job.training.gradient_bytes * elements)
@@ -55,7 +56,7 @@ def _reductions(job: Job, whole_model: Whole, bucket: float, role: Role) -> Iter
         following = buckets[k + 1][1] if k + 1 < len(buckets) else whole_model.last
         yield Flight(
             f"reduce {k}",
-            (FlightStep(job.framework.communication.zero1_operation, nbytes), *copies),
+            (FlightStep(operation, nbytes), *copies),
             issued=PassMoment(full, after=True),
             needed=PassMoment(following, after=True),
             takes=(Hold("buffers", nbytes),),
