@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from trainsim.documents.catalogue import Catalogue, Spec
 from trainsim.errors import TrainsimError, UnknownName
 from trainsim.frameworks import FRAMEWORKS
 from trainsim.hardware.gpu import GPUS
 from trainsim.hardware.topology import TOPOLOGIES
+from trainsim.scenario.loading import scenario_names
 from trainsim.scenario.scenario import Scenario
 
 TELLING = {"topology": "gpus_per_node", "gpu": "sms", "framework": "host"}
@@ -61,3 +64,12 @@ def written_topology(scenario: Scenario) -> Spec:
     given: Spec = scenario.data["cluster"]["topology"]
     here = scenario.origin.folder / given if isinstance(given, str) else None
     return str(here) if here is not None and here.is_file() else given
+
+
+def scenario_base(scenario: Scenario) -> dict[str, Any]:
+    """What another scenario starts from to be this one: its name or its file; all of it where it was changed since."""
+    file = Path(scenario.origin.file)
+    for spec in [file.stem] * (file.stem in scenario_names()) + [str(file.resolve())] * file.is_file():
+        if Scenario.load(spec) == scenario:
+            return {"base": spec}
+    return scenario.to_dict()

@@ -72,6 +72,11 @@ class MeasuredStep:
     place: str
     name: str = ""
 
+    @property
+    def title(self) -> str:
+        """Its name, else what it changes, else where it stands."""
+        return self.name or ", ".join(f"{p.rpartition('.')[2]} {v}" for p, v in self.changes.items()) or self.place
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
