@@ -29,6 +29,9 @@ LOSS = {  # bytes per logit, forward and backward, where the loss is not in plac
     "megatron-core-fused-loss": (2, 2),
     "torchtitan": (2, 4),
     "torchtitan-2024": (10, 12),
+    **dict.fromkeys(("nanotron", "nanotron-collectives-wait", "nanotron-messages-wait"), (8, 6)),
+    **dict.fromkeys(("internevo", "llm-c"), (2, 2)),
+    "megatron-deepspeed-2024": (10, 6),
 }
 
 

@@ -59,7 +59,8 @@ NO_HOST, NO_DRIVES = Store(name="host memory"), Store(name="drives")
 class StageMemory:
     """The fullest rank of one pipeline stage, at the moment at which it holds most; bytes.
 
-    ``at_peak`` has the bytes of each category then. ``times`` (s) are the moments at which something changed, and
+    ``at_peak`` has the bytes of each category then; ``returned`` is the part of its slack that the allocator gives back
+    before it fails. ``times`` (s) are the moments at which something changed, and
     ``levels`` the bytes of each category from then on (an array per category that is ever held).
     """
 
@@ -67,6 +68,7 @@ class StageMemory:
     rank: int
     peak: float
     peak_at_s: float
+    returned: float = 1.0
     at_peak: Mapping[str, float]
     times: Floats = field(repr=False)
     levels: Mapping[str, Floats] = field(repr=False)
@@ -78,8 +80,8 @@ class StageMemory:
 
     @property
     def needed(self) -> float:
-        """What the rank cannot do without: the allocator gives its slack back before it fails."""
-        return self.peak - self.part("slack")
+        """What the rank cannot do without: the allocator gives its slack back before it fails, or a part of it."""
+        return self.peak - self.returned * self.part("slack")
 
     @property
     def most_activations(self) -> float:
@@ -246,6 +248,7 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
         rank=int(lanes.trace.representative[rank_class]),
         peak=float(top[at]),
         peak_at_s=float(times[at]),
+        returned=static.returned,
         at_peak={category: float(held[row][at]) for row, category in enumerate(CATEGORIES)},
         times=times,
         levels={category: held[row] for row, category in enumerate(CATEGORIES) if held[row].any()},

@@ -270,7 +270,8 @@ class Columns(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What a rank holds for the whole step, in bytes. ``slack`` is what the allocator keeps beyond what it gave out, as
-    a part of that; ``host`` and ``nvme`` are not on the GPU: memory of its host, and files."""
+    a part of that, of which it gives ``returned`` back before it fails; ``host`` and ``nvme`` are not on the GPU:
+    memory of its host, and files."""
 
     weights: float = 0.0
     gradients: float = 0.0
@@ -280,6 +281,7 @@ class Memory:
     framework: float = 0.0
     kv_cache: float = 0.0
     slack: float = 0.0
+    returned: float = 1.0
     host: float = 0.0
     nvme: float = 0.0
 

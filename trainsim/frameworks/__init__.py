@@ -111,7 +111,9 @@ class MemoryProfile:
     keeps_outputs: bool  # a stage keeps what it has sent until its backward
     gathered_buffers: float  # as long as an input that tensor parallelism gathers along the sequence, and kept for all
     late_frees: float  # sums per layer as long as those, which the allocator has back only when the GPU is past them
+    communicator: Bytes  # of each group of ranks that talks: NCCL's buffers for it
     allocator_slack: float  # what the allocator keeps beyond what it gave out, as a part of that
+    slack_returned: Part  # the part of it that the allocator gives back before it fails
     selective: Literal["attention", "products"]  # what selective recomputation does again
 
 

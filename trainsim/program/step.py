@@ -10,8 +10,8 @@ from dataclasses import replace
 from trainsim.contracts.instructions import Kernel, Memory, Program, Task, Template
 from trainsim.contracts.job import Delay
 from trainsim.program.activation_offload import host_bytes
+from trainsim.program.communication_memory import communicators, gathered_buffers
 from trainsim.program.compute_chain import ComputeChain
-from trainsim.program.gathered_buffers import gathered_buffers
 from trainsim.program.layer_work import mask_bytes
 from trainsim.program.offload import chains as offload_chains
 from trainsim.program.offload import with_offload
@@ -87,7 +87,8 @@ def _memory(rank_plan: RankPlan) -> Memory:
         host=host_bytes(rank_plan) + paged_out(rank_plan),
         gathered=extra.get("gathered", 0.0),
         buffers=buffers + (0.0 if vocabulary is None else vocabulary.held),
-        framework=framework.memory.fixed,
+        framework=framework.memory.fixed + framework.memory.communicator * communicators(parts.job),
         slack=framework.memory.allocator_slack,
+        returned=framework.memory.slack_returned,
     )
     return with_offload(rank_plan, memory)

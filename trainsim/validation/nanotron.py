@@ -90,6 +90,8 @@ def _software(cells: Mapping[str, str]) -> str:
 
     A run that is said to have succeeded and to have run out of memory was made twice, and its time is of the first.
     """
+    if cells.get("status") == "OOM":
+        return "nanotron"  # no time, and nothing that would tell
     nodes, pp = _number(cells, "nodes", 1), _number(cells, "pp", 1)
     mended = cells.get("after_pp_fix") != "False" and cells.get("oom") != "True"
     if nodes > 1 and pp > 1 and not mended:

@@ -123,13 +123,14 @@ class Run:
 
     @property
     def memory_measure(self) -> str:
-        """With what the peak was measured: ``allocated``, ``reserved`` (PyTorch's counters) or ``smi``."""
+        """With what the peak was measured: ``allocated``, ``reserved``, or that of the ``first`` rank only (PyTorch's
+        counters), or ``smi``."""
         note = self.text("mem_note").lower()
         if "smi" in note:
             return "smi"
         if "alloc" in note or "max_memory" in note or "torch" in note:
             return "allocated"
-        return "reserved" if "reserved" in note else "smi"
+        return "smi" if "reserved" not in note else "first" if "first rank" in note else "reserved"
 
 
 Form = Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -41,6 +41,12 @@ class Score:
         known = self.memory_predicted and self.memory_published
         return self.memory_predicted / self.memory_published - 1 if known else None  # type: ignore[operator]
 
+    @property
+    def ran_out(self) -> bool | None:
+        """Whether the run was out of memory; None where its table does not say."""
+        told = self.run.flag("oom")
+        return self.run.text("status").upper() == "OOM" or None if told is None else told
+
     def to_dict(self) -> dict[str, Any]:
         """A row of the table that is written."""
         values = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.console import RenderableType
 
-UNSEEN = {"allocated": ("framework", "slack"), "reserved": ("framework",), "smi": ()}
+UNSEEN = {"allocated": ("framework", "slack"), "reserved": ("framework",), "first": ("framework",), "smi": ()}
 """Categories of a predicted peak that a kind of measurement does not see."""
 
 
@@ -101,8 +101,9 @@ def replayed(result: Result) -> Replayed:
     """What is kept of *result*."""
     use = result.memory
     peaks = tuple(
-        (measure, max(stage.peak - sum(stage.part(part) for part in unseen) for stage in use.per_stage))
+        (measure, max(stage.peak - sum(stage.part(part) for part in unseen) for stage in seen))
         for measure, unseen in UNSEEN.items()
+        for seen in (use.per_stage[:1] if measure == "first" else use.per_stage,)
     )
     parts = tuple(parts_of(result.job, result.breakdown).items())
     return Replayed(step_time=result.step_time, parts=parts, peaks=peaks, fits=use.fits)

@@ -34,6 +34,27 @@ def errors(values: Iterable[float]) -> Errors | None:
     return Errors(len(listed), median(sizes), round(float(quantile(sizes, 0.9)), 12), median(listed))
 
 
+class Room(NamedTuple):
+    """Of runs that say whether they were out of memory: how many, for how many that was foreseen, how many were, how
+    many of those were taken to fit (``missed``), and how many of the others not to (``alarms``)."""
+
+    runs: int
+    right: int
+    ran_out: int
+    missed: int
+    alarms: int
+
+
+def room(scores: Iterable[Score]) -> Room | None:
+    """Who had room and who had not; None where nobody was out of memory."""
+    told = [(ran_out, score.fits) for score in scores if (ran_out := score.ran_out) is not None]
+    known = [(ran_out, fits) for ran_out, fits in told if fits is not None]
+    full = sum(ran_out for ran_out, _ in known)
+    missed = sum(ran_out and fits for ran_out, fits in known)
+    alarms = sum(not ran_out and not fits for ran_out, fits in known)
+    return Room(len(known), len(known) - missed - alarms, full, missed, alarms) if full else None
+
+
 def overall(scores: Sequence[Score]) -> str:
     """The whole table in a sentence."""
     medians = [e.median for of_one in by_source(scores).values() if (e := errors(errors_of(of_one)))]

@@ -9,7 +9,7 @@ from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 from trainsim.validation.scores import Score, by_source, errors_of
-from trainsim.validation.summary import errors, overall
+from trainsim.validation.summary import errors, overall, room
 
 WORST = 8
 """Rows that are listed by name."""
@@ -17,7 +17,7 @@ WORST = 8
 
 def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
     """All that is told of *scores*."""
-    found = [_table(scores), Section("", (Paragraph(overall(scores)),))]
+    found = [_table(scores), Section("", (Paragraph(overall(scores)), *_room(scores)))]
     if worst := _worst(scores):
         found.append(worst)
     if refused := _refused(scores):
@@ -48,6 +48,16 @@ def _row(source: str, scores: list[Score]) -> tuple[str | float | None, ...]:
     time = (times.runs, times.median, times.ninety, times.bias) if times else (0, None, None, None)
     memory = (peaks.runs, peaks.median, peaks.bias) if peaks else (None, None, None)
     return (source, len(scores), *time, *memory, scores[0].run.text("source"))
+
+
+def _room(scores: Sequence[Score]) -> Iterator[Paragraph]:
+    """Whether those that ran out of memory were foreseen, where a table has such."""
+    if found := room(scores):
+        yield Paragraph(
+            f"Out of memory or not: right for {found.right} of {found.runs} runs ({found.right / found.runs:.1%}). Of "
+            f"{found.ran_out} that ran out {found.missed} were taken to fit ({found.missed / found.ran_out:.1%}), of "
+            f"{found.runs - found.ran_out} that did not {found.alarms} were taken not to."
+        )
 
 
 def _worst(scores: Iterable[Score]) -> Section | None:
