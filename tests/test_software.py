@@ -50,7 +50,7 @@ def test_every_name_has_a_profile(software: str, year: int | None, sharding: str
         ("Megatron-LM 2021", 2021, None, "megatron-2021"),
         ("Megatron-Core 0.12", 2025, "zero1", "megatron-core"),
         ("NeMo (Megatron-Core), MLPerf-tuned", 2024, "zero1", "mlperf"),
-        ("NeMo 24.07 (Megatron-Core)", 2024, "zero1", "nemo"),
+        ("NeMo 24.07 (Megatron-Core)", 2024, "zero1", "nemo-2024"),
         ("OneFlow 0.3.5", 2021, "ddp", "oneflow"),
         ("HuggingFace Trainer", 2023, "zero3", "transformers-deepspeed"),
         ("PyTorch FSDP", 2022, "fsdp", "pytorch-fsdp1"),

@@ -38,6 +38,7 @@ class KernelProfile:
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
     fused: Fused  # which memory-bound operations are one kernel each
     sequence_copies: bool  # a gather or scatter along the sequence has a copy beside it, which joins or takes apart
+    expert_kernels: Literal["grouped", "fused"]  # products of experts alone, or with activation and casts in them
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float
     loss_parallel: bool  # the loss works on a cut vocabulary; else logits are gathered over tp before it
@@ -75,6 +76,7 @@ class HostProfile:
 class CommunicationProfile:
     """What is sent, in which buckets and types, what overlaps, and how well links are used; times in seconds."""
 
+    token_dispatcher: str  # how tokens get to experts, where the scenario does not say
     tp_overlap: Literal["none", "wgrad", "userbuffers", "async"]
     userbuffers_splits: Annotated[int, Bounds(1, 64)]  # of a product whose sums userbuffers scatter meanwhile
     uneven_sequence: Literal["refused", "padded"]  # a sequence that tp does not divide, under sequence parallelism

@@ -137,9 +137,16 @@ class Mixture:
         """The products of all experts of this rank, one grouped kernel each."""
         kind, make = self.make.kind, self.make
         width = self.moe.expert_ffn_hidden // make.shape.experts.etp
-        yield self._grouped("expert fc1", width * (2 if kind.gated_mlp else 1), kind.hidden)
-        yield make.activation(float(self.rows * width))
-        yield self._grouped("expert fc2", kind.hidden, width)
+        first = self._grouped("expert fc1", width * (2 if kind.gated_mlp else 1), kind.hidden)
+        activation = make.activation(float(self.rows * width))
+        last = self._grouped("expert fc2", kind.hidden, width)
+        if make.style.expert_kernels == "fused":
+            first, last = (
+                replace(first, input_gradient=_products(first.input_gradient)),
+                replace(last, forward=_products(last.forward)),
+            )
+            activation = replace(activation, forward=(), input_gradient=())
+        yield from (first, activation, last)
 
     def _grouped(self, name: str, n: int, k: int) -> Operation:
         """A product of *k* inputs and *n* outputs per expert; each has its rows, as many as the others."""
@@ -148,7 +155,7 @@ class Mixture:
 
         def all_of_them(w: Step) -> Step:
             if isinstance(w, Gemm):
-                return replace(w, batch=self.local, grouped=True)
+                return replace(w, batch=self.local, grouped=self.make.style.expert_kernels == "grouped")
             return replace(w, nbytes=w.nbytes * self.local) if isinstance(w, MemoryBound) else w
 
         return replace(
@@ -182,6 +189,11 @@ class Around:
 
     forward: tuple[Exchange, ...] = ()
     back: tuple[Exchange, ...] = ()
+
+
+def _products(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """*steps* without casts: what their product reads came out of the kernel before in low precision."""
+    return tuple(w for w in steps if isinstance(w, Gemm))
 
 
 def _under(exchange: Operation, product: Operation) -> Operation:

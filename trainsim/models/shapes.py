@@ -131,6 +131,7 @@ class Style:
     dropout: bool = True
     bias_kernels: bool = True
     fused: Fused = FUSED
+    expert_kernels: str = "grouped"
     compiled: bool = True  # or with fused kernels of its own: a loss in chunks keeps 16-bit logits
     softmax_passes: float = 1.0
     loss_bytes_per_logit: float
@@ -155,6 +156,7 @@ def style_of(framework: Framework, attention: str | None = None) -> Style:
         dropout=framework.kernels.dropout,
         bias_kernels=framework.kernels.bias_kernels,
         fused=framework.kernels.fused,
+        expert_kernels=framework.kernels.expert_kernels,
         compiled=framework.compiled is not False,
         softmax_passes=framework.kernels.softmax_passes,
         loss_bytes_per_logit=framework.kernels.loss_bytes_per_logit,

@@ -44,7 +44,8 @@ def _graphs(job: Job) -> Iterator[Fault]:
         yield Fault(GRAPHS, f"{job.framework.name} waits for every launch, which no capture allows; leave it out")
     if job.sharding.offload.any:
         yield Fault(GRAPHS, "the host works on offloaded states inside the step; sharding.offload: none would work")
-    if job.model.has_experts and not job.training.routing.pad_to_capacity:
+    waits = job.framework.host.operations_routed and not job.training.routing.pad_to_capacity
+    if job.model.has_experts and waits:
         reason = "the host waits for how many tokens each expert gets"
         yield Fault(GRAPHS, f"{reason}; training.moe: {{capacity_factor: 1, pad_to_capacity: true}} would work")
     if job.pipeline.p2p == "blocking" or (job.parallel.pp > 1 and job.framework.communication.p2p_blocking):

@@ -8,15 +8,21 @@ import numpy as np
 
 from trainsim.contracts.job import Parallel, Routing
 from trainsim.errors import ScenarioError
+from trainsim.frameworks import Framework
 from trainsim.models.dispatchers import dispatchers
 from trainsim.models.mixture import Moe
 from trainsim.models.transformer import Transformer
 from trainsim.scenario.checks import Fault, divisors, offer
-from trainsim.scenario.context import Context
-from trainsim.scenario.routing_section import ImbalanceSpec
+from trainsim.scenario.context import Context, default
+from trainsim.scenario.routing_section import ImbalanceSpec, RoutingSpec
+
+DROPPING = "alltoall"
+"""The dispatcher of experts with a capacity."""
 
 
-def resolve_routing(context: Context, model: Transformer, *, modules: Collection[str] = ()) -> Routing:
+def resolve_routing(
+    context: Context, model: Transformer, framework: Framework, *, modules: Collection[str] = ()
+) -> Routing:
     """The routing of a scenario that recomputes *modules*.
 
     Raises ScenarioError for experts that are not there, and for what Megatron-Core refuses to combine
@@ -24,12 +30,14 @@ def resolve_routing(context: Context, model: Transformer, *, modules: Collection
     """
     spec, moe = context.spec.training.moe, model.experts
     if spec is None:
+        spec = RoutingSpec() if moe is not None else None
+    if spec is None:
         return Routing()
     if moe is None:
         context.require(Fault("training.moe", f"{model.name} has no experts; leave it out"), ScenarioError)
         raise AssertionError
     with context.at("training.moe.dispatcher"):
-        dispatcher = dispatchers.canonical(spec.dispatcher or "alltoall")
+        dispatcher = dispatchers.canonical(_dispatcher(context, spec, framework))
     if spec.pad_to_capacity and spec.capacity_factor is None:
         context.require(
             Fault("training.moe.pad_to_capacity", "needs a capacity_factor, such as 1.25, to fill experts up to"),
@@ -53,6 +61,16 @@ def resolve_routing(context: Context, model: Transformer, *, modules: Collection
         loads=() if spec.imbalance is None else _loads(context, spec.imbalance, moe),
         shared_overlap=spec.shared_overlap,
     )
+
+
+def _dispatcher(context: Context, spec: RoutingSpec, framework: Framework) -> str:
+    """The framework's where the scenario names none; dropped tokens are known to all-to-alls only (Megatron-Core's
+    transformer_config.py)."""
+    usual = framework.communication.token_dispatcher
+    if spec.dispatcher is None and spec.capacity_factor is not None and usual != DROPPING:
+        context.derived("training.moe.dispatcher", DROPPING, f"{usual} drops no tokens")
+        return DROPPING
+    return str(default(context, "training.moe.dispatcher", spec.dispatcher, usual))
 
 
 def _loads(context: Context, spec: ImbalanceSpec, moe: Moe) -> tuple[float, ...]:

@@ -57,7 +57,7 @@ def resolve_training(
         attention=attention_kernel(context, framework, cluster.gpu),
         attention_mask=spec.attention_mask,
         tp_overlap=tensor_overlap(context, framework, parallel),
-        routing=resolve_routing(context, model, modules=recompute_parts.get("recompute_modules", ())),
+        routing=resolve_routing(context, model, framework, modules=recompute_parts.get("recompute_modules", ())),
         moe_overlap=spec.moe_overlap,
         delay_wgrad=spec.delay_wgrad,
         loss_parallel=parallel_loss(context, framework),

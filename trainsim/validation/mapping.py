@@ -56,7 +56,7 @@ def _remarked(data: dict[str, Any], run: Run) -> dict[str, Any]:
     flags, training = run.text("overlap_flags"), data["training"]
     if (overlap := _tensor_overlap(flags, data)) is not None:
         training["tp_overlap"] = overlap
-    if re.search(r"full CUDA graph", flags, re.I):
+    if re.search(r"full CUDA graph|cuda_graph=(local|full_iteration)", flags, re.I):
         training["cuda_graphs"] = True
     if re.search(r"CUDA_LAUNCH_BLOCKING", run.text("notes")):
         data["framework"] = {"base": data["framework"], "host": {"blocking": True}}

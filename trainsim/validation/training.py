@@ -6,14 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from trainsim.documents.catalogue import shipped
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.layout import balanced, derive
 from trainsim.schedules import schedules
 from trainsim.validation.published import Run, Unreadable
 from trainsim.validation.strategy import strategy_of
+from trainsim.validation.software import called
 
 DISPATCHERS = ("hybridep", "deepep", "allgather", "alltoall")
 GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
+MODULES = re.compile(r"recompute modules ([a-z_]+(?:/[a-z_]+)*)")
+"""In the notes of a row: the modules that selective recomputation does again, in Megatron's names."""
+OVERLAPS = ("moe_overlap", "delay_wgrad")
 LAYERS_PER_CHUNK = 2
 """Of an interleaved pipeline whose chunks the source does not give: a chunk of about so many."""
 
@@ -124,6 +129,7 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
         "global_batch": batch,
         "precision": run.text("precision").lower() or "bf16",
         "recompute": _recompute(run, assume),
+        **_recipe(run, assume),
         **_attention(run),
         **_routing(run),
     }
@@ -132,8 +138,26 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     return section
 
 
-def _recompute(run: Run, assume: Callable[[str], None]) -> str:
+def _recipe(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
+    """What the recipes of the software's release do, where the row does not say what was on (``recipes.yaml``)."""
+    if run.text("overlap_flags"):
+        return {}
+    told = {"software": called(run)}
+    for recipe in shipped("validation", "recipes").data["recipes"]:
+        patterns = {key: value for key, value in recipe.items() if key != "training"}
+        if all(re.search(pattern, told.get(key) or run.text(key), re.I) for key, pattern in patterns.items()):
+            section = dict(recipe["training"])
+            if (run.whole("pp") or 1) > 1 and (run.whole("vpp") or 1) == 1:  # Megatron-Core overlaps chunks only
+                section = {key: value for key, value in section.items() if key not in OVERLAPS}
+            assume("the release's recipe: " + ", ".join(section))
+            return section
+    return {}
+
+
+def _recompute(run: Run, assume: Callable[[str], None]) -> str | dict[str, Any]:
     told = run.text("recompute").lower()
+    if found := MODULES.search(run.text("notes")):
+        return {"mode": "selective", "modules": found[1].split("/")}
     if told in ("full", "selective", "none"):
         return told
     if told in ("", "nan", "unknown"):

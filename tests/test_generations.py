@@ -1,0 +1,146 @@
+"""Generations of NVIDIA's software: what a release fuses, captures and sends, and that a newer one is never slower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainsim import Scenario
+from trainsim.contracts.job import Job
+from trainsim.errors import NotBuilt
+from trainsim.frameworks.software import profile_for
+from trainsim.models.expert_operations import mixture
+from trainsim.models.layers import head_operations
+from trainsim.models.local_layer import LocalLayer
+from trainsim.models.operations import Gemm, MemoryBound, Operation, works
+from trainsim.models.shapes import style_of
+from trainsim.program.experts import expert_shape
+from trainsim.program.network import Network
+from trainsim.sharding.launches import shape_of
+from trainsim.validation.mapping import scenario_of
+from trainsim.validation.published import Run
+
+MODEL: dict[str, Any] = {
+    "name": "small", "family": "qwen3", "layers": 4, "hidden": 2048, "heads": 32, "kv_heads": 4, "ffn_hidden": 6144,
+    "vocab": 151936, "moe": {"experts": 32, "top_k": 4, "expert_ffn_hidden": 768},
+}  # fmt: skip
+GENERATIONS = ("nemo-2024", "nemo", "megatron-bridge", "megatron-bridge-2026")
+
+
+def scenario(framework: Any, precision: str = "mxfp8", **training: Any) -> Scenario:
+    given = {"sequence_length": 4096, "micro_batch": 4, "global_batch": 32, "precision": precision, **training}
+    return Scenario.from_dict(
+        {"framework": framework, "model": MODEL, "cluster": {"topology": "gb200_nvl72", "gpus": 8},
+         "parallel": {"ep": 8}, "training": given, "simulation": {"detail": "block"}}
+    )  # fmt: skip
+
+
+def experts(job: Job) -> dict[str, Operation]:
+    """The operations of a layer's experts on a rank of *job*."""
+    shape = replace(shape_of(job), experts=expert_shape(job, Network(job)))
+    return {o.name: o for o in mixture(LocalLayer(job.model.kind, shape, style_of(job.framework, "cudnn")))}
+
+
+def kernels(operation: Operation) -> list[str]:
+    steps = (*operation.forward, *operation.input_gradient, *operation.weight_gradient)
+    return [w.name for w in works(steps)]
+
+
+def test_fused_experts_leave_the_casts_of_tokens_and_of_their_gradients() -> None:
+    grouped, fused = (experts(scenario(name).resolve()) for name in ("megatron-bridge", "megatron-bridge-2026"))
+    assert kernels(fused["expert fc1"]) == ["expert fc1 cast", "expert fc1", "expert fc1 dgrad", "expert fc1 wgrad"]
+    assert kernels(fused["expert fc2"]) == ["expert fc2", "expert fc2 cast", "expert fc2 dgrad", "expert fc2 wgrad"]
+    assert kernels(fused["swiglu"]) == []
+    assert len(kernels(grouped["expert fc2"])) == len(kernels(fused["expert fc2"])) + 1
+    for name in ("expert fc1", "expert fc2"):
+        one, other = ([w.flops for w in works(o[name].forward) if isinstance(w, Gemm)] for o in (grouped, fused))
+        assert one == other
+        assert grouped[name].saved == fused[name].saved
+
+
+def test_experts_are_fused_in_low_precision_only() -> None:
+    same = [experts(scenario(name, "bf16").resolve()) for name in ("megatron-bridge", "megatron-bridge-2026")]
+    assert same[0] == same[1]
+
+
+def test_no_generation_is_slower_than_the_one_before() -> None:
+    steps = [scenario(name).run().step_time for name in GENERATIONS]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[-1] < 0.8 * steps[-2]
+
+
+def test_the_loss_moves_what_its_kernels_read_and_write() -> None:
+    def loss(name: str) -> float:
+        job = scenario(name).resolve()
+        operations = head_operations(job.model, shape_of(job), style_of(job.framework, "cudnn"))
+        steps = [w for o in operations if o.name == "loss" for w in works((*o.forward, *o.input_gradient))]
+        return sum(w.nbytes for w in steps if isinstance(w, MemoryBound)) / (4 * 4096 * job.padded_vocab)
+
+    assert loss("nemo-2024") == pytest.approx(40)
+    assert loss("nemo") == loss("megatron-bridge") == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("framework", "moe", "dispatcher"),
+    [
+        ("megatron-core", None, "alltoall"),
+        ("megatron-bridge", None, "hybridep"),
+        ("megatron-bridge", {"dispatcher": "allgather"}, "allgather"),
+        ("megatron-bridge", {"capacity_factor": 1.0, "pad_to_capacity": True}, "alltoall"),
+        ({"base": "megatron-core", "communication": {"token_dispatcher": "deepep"}}, None, "deepep"),
+    ],
+)
+def test_who_sends_tokens_where_nobody_says(framework: Any, moe: Any, dispatcher: str) -> None:
+    assert scenario(framework, moe=moe).resolve().training.routing.dispatcher == dispatcher
+
+
+def test_graphs_of_a_step_need_a_host_that_does_not_wait() -> None:
+    with pytest.raises(NotBuilt, match="waits for how many tokens"):
+        scenario("megatron-bridge", cuda_graphs=True).resolve()
+    assert scenario("megatron-bridge-2026", cuda_graphs=True).resolve().framework.host.cuda_graph
+
+
+@pytest.mark.parametrize(
+    ("software", "year", "profile"),
+    [
+        ("NeMo 24.07 (Megatron-Core)", 2024, "nemo-2024"),
+        ("NeMo 25.04 (Megatron-Core)", 2025, "nemo"),
+        ("NeMo", 2023, "nemo-2024"),
+        ("NeMo", None, "nemo"),
+        ("Megatron-Bridge (Megatron-Core) 25.09", 2025, "megatron-bridge"),
+        ("Megatron-Bridge (Megatron-Core) 26.04.01", 2026, "megatron-bridge"),
+        ("Megatron-Bridge (Megatron-Core) 26.06", 2026, "megatron-bridge-2026"),
+        ("Megatron-Bridge 26.11", 2026, "megatron-bridge-2026"),
+    ],
+)
+def test_a_release_has_its_profile(software: str, year: int | None, profile: str) -> None:
+    assert profile_for(software, year=year).profile == profile
+
+
+ROW = {
+    "id": "X-1", "source_id": "X", "framework": "Megatron-Bridge (Megatron-Core)", "year": "2026",
+    "model_name": "qwen3-30b-a3b", "layers": "48", "hidden": "2048", "heads": "32", "num_experts": "128", "top_k": "8",
+    "seq_len": "4096", "gpu": "GB200-NVL72-186GB", "num_gpus": "8", "gpus_per_node": "8", "dp": "8", "tp": "1",
+    "pp": "1", "cp": "1", "ep": "8", "zero_stage": "1", "micro_batch": "4", "global_batch": "512",
+    "precision": "mxfp8", "step_time_s": "6.5", "notes": "NeMo container 26.06; dropless",
+}  # fmt: skip
+
+
+def test_recipes_of_a_release_stand_in_for_what_a_row_does_not_say() -> None:
+    def training(**cells: str) -> Any:
+        return scenario_of(Run(line=2, cells=ROW | cells)).scenario["training"]
+
+    assert training()["moe_overlap"]
+    assert training(gpu="GB300-NVL72-279GB", model_name="deepseek-v3")["attention"] == "cudnn-fp8"
+    for cells in (
+        {"notes": "NeMo container 26.04; dropless"},
+        {"overlap_flags": "dispatcher=hybridep"},
+        {"precision": "bf16"},
+        {"pp": "2", "dp": "4", "vpp": "1"},
+    ):
+        assert "moe_overlap" not in training(**cells)
+    modules = training(notes="NeMo container 26.02; recompute modules mla_up_proj/mlp; more", recompute="selective")
+    assert modules["recompute"] == {"mode": "selective", "modules": ["mla_up_proj", "mlp"]}
+    assert training(overlap_flags="cuda_graph=local")["cuda_graphs"]
