@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trainsim.contracts.job import Job
+from trainsim.frameworks.pace import paced
 from trainsim.hardware.cluster import Cluster
 from trainsim.hardware.gpu import GPU
 
@@ -76,11 +77,9 @@ def _latency(job: Job) -> Job:
 
 
 def _host(job: Job) -> Job:
-    framework, host, sent = job.framework, job.framework.host, job.framework.communication
-    fields = ("seconds_per_operation", "recompute_seconds", "step_seconds")
-    quick = replace(host, **{name: getattr(host, name) / 2 for name in fields})
-    sent = replace(sent, p2p_overhead=sent.p2p_overhead / 2)
-    return replace(job, framework=replace(framework, host=quick, communication=sent))
+    framework = paced(job.framework, 0.5)
+    sent = replace(framework.communication, p2p_overhead=framework.communication.p2p_overhead / 2)
+    return replace(job, framework=replace(framework, communication=sent))
 
 
 FASTER_PARTS: Mapping[str, FasterPart] = {
