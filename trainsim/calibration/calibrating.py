@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trainsim.calibration.bases import Bases, bases_of
@@ -46,6 +47,7 @@ def measurements_of(files: str | Path | Sequence[str | Path]) -> Measurements:
 
 def calibrated(measured: Measurements, bases: Bases, phase: Callable[[str], None] = lambda name: None) -> Calibration:
     """What *measured* tells of *bases*; *phase* is told what is being done. Raises ScenarioError if that is nothing."""
+    measured = _usable(measured, bases)
     parts = [fit.run(measured, bases, phase) for fit in fits.values() if fit.applies(measured)]
     if not parts:
         raise ScenarioError("nothing in these files can be fitted: no collective, no launch, no kernel and no step")
@@ -58,3 +60,14 @@ def calibrated(measured: Measurements, bases: Bases, phase: Callable[[str], None
         warnings=(*measured.warnings, *made.warnings),
         documents=made.documents,
     )
+
+
+def _usable(measured: Measurements, bases: Bases) -> Measurements:
+    """Without collectives of traces, unless the machine is named: in a step they also wait for other ranks."""
+    traced = [sweep for sweep in measured.sweeps if sweep.traced]
+    if not traced or bases.topology:
+        return measured
+    kinds = ", ".join(dict.fromkeys(f"{sweep.operation} of {sweep.ranks}" for sweep in traced))
+    said = f"traces have collectives with their sizes ({kinds}); name the machine with --base to fit them too"
+    rest = tuple(sweep for sweep in measured.sweeps if not sweep.traced)
+    return replace(measured, sweeps=rest, warnings=(*measured.warnings, said))

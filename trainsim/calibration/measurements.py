@@ -17,7 +17,7 @@ class CollectiveSweep:
 
     ``ranks`` GPUs on ``nodes`` hosts, 0 where the file does not say. ``algorithm`` is one that was forced. ``gpu`` is
     what the device calls itself. Where ``one_launcher`` holds, one thread launched on several GPUs, and small buffers
-    tell its pace.
+    tell its pace; ``traced`` times are of steps, where ranks wait for each other too.
     """
 
     operation: str
@@ -29,14 +29,16 @@ class CollectiveSweep:
     gpu: str = ""
     algorithm: str = "auto"
     one_launcher: bool = False
+    traced: bool = False
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTimes:
-    """What a trace says of the host: ``seconds_per_launch`` between two launches of a busy thread, ``launches`` counted
-    for it, ``delay`` from a launch to its kernel where the GPU was idle, ``waiting`` the part of kernels that began so,
-    ``steps`` seconds of each step, ``kernels`` per step, ``busy`` the part of the steps in which a kernel ran."""
+    """What a trace says of the host: ``seconds_per_launch`` from one launch of a thread to the next (median),
+    ``launches`` counted for it, ``delay`` from a launch to its kernel where the GPU was idle, ``waiting`` the part of
+    kernels that began so, ``steps`` seconds of each step, ``kernels`` per step, ``busy`` the part of the steps in which
+    a kernel ran."""
 
     file: str
     seconds_per_launch: float

@@ -42,9 +42,9 @@ EXAMPLES = {
         "trainsim run config.json --set cluster.topology=dgx_a100",
     ),
     "calibrate": (
-        "trainsim calibrate all_reduce.log --topology dgx_h100 -o mine.yaml",
+        "trainsim calibrate all_reduce.log --base dgx_h100 -o mine.yaml",
         "trainsim calibrate all_reduce.log all_gather.log --plot fit.png",
-        "trainsim calibrate sizes_and_times.csv --topology dgx_a100 --json",
+        "trainsim calibrate sizes_and_times.csv --base dgx_a100 --json",
     ),
     "export": (
         "trainsim export quickstart --to torchtitan",

@@ -100,11 +100,11 @@ def _topology(measured: Measurements, bases: Bases) -> tuple[Spec, list[str]]:
     if device is None:
         what = f"its GPUs call themselves {called!r}, which is not known" if called else "it does not name its GPUs"
         raise ScenarioError(
-            f"{measured.sweeps[0].file}: {what}; name the nearest machine with --topology dgx_h100 or the like "
+            f"{measured.sweeps[0].file}: {what}; name the nearest machine with --base dgx_h100 or the like "
             "(`trainsim list topologies`)"
         )
     base = _nearest(measured.sweeps, device)
-    return base, [f"base {base}, the nearest machine with these GPUs ({called}); --topology names another"]
+    return base, [f"base {base}, the nearest machine with these GPUs ({called}); --base names another"]
 
 
 def _nearest(sweeps: Sequence[CollectiveSweep], device: Device) -> str:
@@ -222,7 +222,7 @@ def _remarks(placed: Sequence[Placed], points: Sequence[Point], then: Floats) ->
         if large and abs(np.log(np.median(large))) > np.log1p(FAR_OFF):
             out.append(
                 f"{group.title}: still {np.median(large) - 1:+.0%} off in the middle; is {group.cluster.name} the "
-                "machine? --topology names another"
+                "machine? --base names another"
             )
     return out
 

@@ -83,7 +83,7 @@ def _placed(sweep: CollectiveSweep, topology: Spec) -> Placed:
     if _is_rack(data, whole, each):
         hosts, each = -(-ranks // whole), min(ranks, whole)
     if each > whole:
-        raise InvalidPlan(f"{each} GPUs on a node, where {topology} has {whole}; name another machine with --topology")
+        raise InvalidPlan(f"{each} GPUs on a node, where {topology} has {whole}; name another machine with --base")
     cluster = load_topology(topology, nodes=hosts)
     members = (np.arange(hosts)[:, None] * whole + np.arange(each)).ravel()[None, :ranks]
     return Placed(sweep, cluster, members, _algorithm(sweep, cluster, members))

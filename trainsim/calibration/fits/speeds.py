@@ -71,7 +71,7 @@ def scenario_override(scenario: Scenario, speeds: MachineSpeeds) -> tuple[dict[s
             kind: moved(f"cluster.gpu.kernels.sustained.{kind}", getattr(old, kind), getattr(new, kind))
             for kind in ("gemm", "attention")
         }
-        document["cluster"]["gpu"] = gpu_with(_gpu_of(scenario), {"sustained": sustained})
+        document["cluster"]["gpu"] = gpu_with(written_gpu(scenario), {"sustained": sustained})
     if speeds.network != 1.0:
         before, after = job.cluster.fabric.reachable, speeds.reachable(job)
         document["cluster"]["network_reachable"] = moved("cluster.network_reachable", before, after)
@@ -108,7 +108,7 @@ def _profile(scenario: Scenario, job: Job) -> Framework:
     return load_framework(spec, job.training.precision, origin=scenario.origin.part(("framework",)))
 
 
-def _gpu_of(scenario: Scenario) -> Any:
+def written_gpu(scenario: Scenario) -> Any:
     """The GPU that a scenario names, or that its topology does."""
     cluster = scenario.data["cluster"]
     return cluster.get("gpu") or TOPOLOGIES.find(written_topology(scenario)).data["gpu"]
