@@ -498,7 +498,8 @@ def test_the_rate_of_a_ring_depends_on_the_bytes_of_a_step_alone():
 
 BY_NODES = [
     # nodes, GB/s of an all-gather, of a reduce-scatter: medians of those jobs of Hugging Face's nanotron benchmark (its
-    # table for the Ultra-Scale Playbook) whose network was undisturbed, on 8 to 512 H100 of AWS p5
+    # table for the Ultra-Scale Playbook) whose network was undisturbed, on 8 to 512 H100 of AWS p5. On 2 nodes the
+    # fastest job, where the two kinds cannot be told apart. The buffer's size is assumed (see hardware/collectives/efa)
     (1, 262.5, 262.2),
     (2, 226.2, 227.5),
     (4, 226.5, 212.7),
