@@ -184,7 +184,7 @@ def test_profiles_differ_in_what_waits() -> None:
     )
     assert replace(collectives, name="", source="", host=plain.host) == replace(plain, name="", source="")
     assert messages.host == collectives.host
-    assert messages.communication.p2p_overhead > plain.communication.p2p_overhead
+    assert messages.communication.p2p_announcement > plain.communication.p2p_announcement
 
 
 # the sweep

@@ -94,6 +94,7 @@ class CommunicationProfile:
     norm_over: Literal["shards", "model"]  # who adds up the gradients' norm where replicas share the optimizer's states
     fsdp: Literal["fsdp1", "fsdp2", "megatron"]  # how fully sharded data parallelism works
     p2p_blocking: bool  # the sender waits for its message
+    p2p_announcement: Seconds  # before each message that blocks, whose shape and type go first
     p2p_overhead: Seconds  # host synchronisation per blocking message
     p2p_sliced: bool  # activations are cut over TP before they are sent
     network_efficiency: Reached  # part of the NIC's rate that collectives reach with its usual settings

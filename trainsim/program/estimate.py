@@ -122,8 +122,8 @@ def _message(parts: Parts) -> tuple[float, float]:
     if parts.job.parallel.pp == 1:
         return 0.0, 0.0
     seconds = parts.network.crowded_seconds(Messages("forward", 1), "message", parts.message_bytes)
-    framework = parts.job.framework
-    return seconds, (seconds + framework.communication.p2p_overhead if framework.communication.p2p_blocking else 0.0)
+    sent = parts.job.framework.communication
+    return seconds, (seconds + sent.p2p_announcement + sent.p2p_overhead if sent.p2p_blocking else 0.0)
 
 
 def _message_latency(parts: Parts, message: float) -> float:

@@ -24,7 +24,8 @@ class Rendezvous:
         self.parts, self.rank = parts, rank
         self.mail: dict[str, list[Task]] = {}
         self._templates: dict[tuple[str, Work, int], Template] = {}
-        seconds = parts.job.framework.communication.p2p_overhead
+        sent = parts.job.framework.communication
+        seconds = sent.p2p_announcement + sent.p2p_overhead
         wait = Kernel("p2p synchronisation", "pp", seconds, 0.0, 0.0, stream="pp")
         self._overhead = Template("exchange", 0, (wait,)) if seconds > 0 else None
 

@@ -238,5 +238,9 @@ def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Piece]:
         return []
     name, blocking = parts.message_way(stage.rank, there, direction), framework.communication.p2p_blocking
     send = Send(f"{direction} to {to}", "pp", name, parts.message_bytes, event, blocking=blocking)
-    wait = Kernel("p2p synchronisation", "pp", framework.communication.p2p_overhead, 0.0, 0.0, stream="pp")
-    return [send, wait] if blocking and framework.communication.p2p_overhead > 0 else [send]
+    if not blocking:
+        return [send]
+    announced, synchronised = framework.communication.p2p_announcement, framework.communication.p2p_overhead
+    before = [Kernel("p2p announcement", "pp", announced, 0.0, 0.0, stream="pp")] if announced > 0 else []
+    after = [Kernel("p2p synchronisation", "pp", synchronised, 0.0, 0.0, stream="pp")] if synchronised > 0 else []
+    return [*before, send, *after]

@@ -77,8 +77,8 @@ def _latency(job: Job) -> Job:
 
 
 def _host(job: Job) -> Job:
-    framework = paced(job.framework, 0.5)
-    sent = replace(framework.communication, p2p_overhead=framework.communication.p2p_overhead / 2)
+    framework, sent = paced(job.framework, 0.5), job.framework.communication
+    sent = replace(sent, p2p_overhead=sent.p2p_overhead / 2, p2p_announcement=sent.p2p_announcement / 2)
     return replace(job, framework=replace(framework, communication=sent))
 
 
