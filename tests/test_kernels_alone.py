@@ -169,6 +169,18 @@ def test_a_framework_says_whose_kernels_it_runs() -> None:
     assert times[0] == times[1] < times[2] < times[3]
 
 
+def test_a_generation_of_software_has_speeds_of_its_own() -> None:
+    """Twice as fast kernels of a kind are that kernel twice as fast, in a step; 1 is what is left out."""
+    times = [
+        run_small(framework={"base": "megatron-core", "kernels": {"speeds": speeds}}).trace.duration
+        for speeds in ({}, {"gemm": 1.0}, {"gemm": 1.1}, {"gemm": 1.1, "memory_bound": 1.1})
+    ]
+    assert times[0] == times[1] > times[2] > times[3]
+    gpu, work = load_gpu(H100), Gemm("g", 8192, 8192, 8192)
+    slow, fast = (cost(work, gpu, "bf16", Speeds(speed, 1.0, 1.0)).seconds for speed in (1.0, 2.0))
+    assert slow / fast == pytest.approx(2.0, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("variants", "error", "told"),
     [

@@ -22,14 +22,15 @@ __all__ = ["Cost", "alone", "cost", "gpu_spread", "kernel_time"]
 
 
 @lru_cache(maxsize=1 << 16)
-def cost(work: Work, gpu: GPU, precision: str) -> Cost:
+def cost(work: Work, gpu: GPU, precision: str, software: Speeds = ALONE) -> Cost:
     """What *work* costs in a step of training on *gpu*, in the job's *precision*, while nothing else runs beside it:
-    at the clock of a long load, and with what published steps add to kernels alone.
+    at the clock of a long load, with what published steps add to kernels alone, at the speeds of a generation of
+    *software*.
 
     >>> cost(Gemm("square", 8192, 8192, 8192), load_gpu("a100-sxm4-80gb"), "bf16").sm
     1.0
     """
-    return _priced(work, gpu, precision, gpu.kernels.in_a_step)
+    return _priced(work, gpu, precision, gpu.kernels.in_a_step.times(software))
 
 
 @lru_cache(maxsize=1 << 16)

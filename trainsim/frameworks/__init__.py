@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from trainsim.documents.building import SOME, Bounds, part
 from trainsim.documents.catalogue import COMMON, PACKAGE, Catalogue, Spec, Switch, folder_in, merged
@@ -24,6 +24,14 @@ Reached = Annotated[float, Bounds(1e-3, 1.0)]
 Seconds = Annotated[float, parse_time]
 Elements = Annotated[float, parse_count]
 Bytes = Annotated[float, parse_bytes]
+
+
+class KernelSpeeds(NamedTuple):
+    """How fast a generation of software runs each kind of kernel, over those that were measured alone."""
+
+    gemm: Annotated[float, SOME] = 1.0
+    attention: Annotated[float, SOME] = 1.0
+    memory_bound: Annotated[float, SOME] = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,7 @@ class KernelProfile:
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
     optimizer_bytes_per_parameter: float
     variants: dict[str, Variant] = field(default_factory=dict)  # whose memory-bound kernels, by kind; else tuned ones
+    speeds: KernelSpeeds = field(default_factory=KernelSpeeds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from trainsim.contracts.groups import TENSOR, Across, Group, Part, Within
 from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
+from trainsim.hardware.kernel_constants import Speeds
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Exchange, MemoryBound, Operation, Step, Under, Work
 from trainsim.program.network import Network
@@ -41,6 +42,7 @@ class Blocks:
     def __init__(self, job: Job, network: Network):
         self.job, self.network = job, network
         self.spread = gpu_spread(job.parallel.ranks) if job.jitter.gpu is None else 1.0
+        self.software = Speeds(*job.framework.kernels.speeds)
         for kind, variant in job.framework.kernels.variants.items():
             job.cluster.gpu.kernels.rate(kind, variant)  # refuses what nobody knows
 
@@ -131,7 +133,7 @@ class Blocks:
         variants = self.job.framework.kernels.variants
         if variants and isinstance(work, MemoryBound) and work.kind in variants:
             work = replace(work, variant=variants[work.kind])
-        seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision)
+        seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision, self.software)
         return Kernel(work.name, kind, seconds * self.spread, sm, hbm)
 
     def pieces(self, steps: Iterable[Step], kind: str) -> Iterator[Piece]:
