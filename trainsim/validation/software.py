@@ -10,7 +10,6 @@ from trainsim.frameworks.software import profile_for
 from trainsim.validation.published import Run
 from trainsim.validation.strategy import strategy_of
 
-
 TOLD = (re.compile(r"container (\d[\d.]*\d)"), re.compile(r"(fused cross entropy)"))
 """What the notes of a row tell of the software itself: the release of the container that held it, and an option."""
 

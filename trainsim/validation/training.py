@@ -11,8 +11,8 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.layout import balanced, derive
 from trainsim.schedules import schedules
 from trainsim.validation.published import Run, Unreadable
-from trainsim.validation.strategy import strategy_of
 from trainsim.validation.software import called
+from trainsim.validation.strategy import strategy_of
 
 DISPATCHERS = ("hybridep", "deepep", "allgather", "alltoall")
 GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
