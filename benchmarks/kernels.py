@@ -13,15 +13,16 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, NamedTuple
-
-import yaml
+from typing import NamedTuple
 
 from trainsim.costs.errors import KernelError
 from trainsim.costs.kernels import kernel_time
+from trainsim.documents.document import value_of
+from trainsim.hardware.gpu import load_gpu
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data" / "measured_kernels.csv"
@@ -46,19 +47,20 @@ class Measured(NamedTuple):
     @property
     def error(self) -> float:
         """Of the prediction, as a part of what was measured."""
-        return self.predicted / self.seconds - 1
+        return predicted(self.gpu, self.dtype, self.call) / self.seconds - 1
 
-    @property
-    def predicted(self) -> float:
-        """Seconds; forward and backward of attention together where both were measured together."""
-        shape = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in self.call.split())}
-        if shape.get("direction") != "both":
-            return self._seconds(shape)
-        return sum(self._seconds(shape | {"direction": way}) for way in ("forward", "backward"))
 
-    def _seconds(self, shape: dict[str, Any]) -> float:
-        kind = "memory_bound" if "nbytes" in shape else "attention" if "heads" in shape else "gemm"
-        return kernel_time(self.gpu, kind, dtype=self.dtype, **shape)
+gpu_called = cache(load_gpu)
+
+
+@cache
+def predicted(gpu: str, dtype: str, call: str) -> float:
+    """Seconds of a kernel; forward and backward of attention together where both were measured together."""
+    shape = {key: value_of(value) for key, _, value in (word.partition("=") for word in call.split())}
+    if shape.get("direction") == "both":
+        return sum(predicted(gpu, dtype, call.replace("=both", f"={way}")) for way in ("forward", "backward"))
+    kind = "memory_bound" if "nbytes" in shape else "attention" if "heads" in shape else "gemm"
+    return kernel_time(gpu_called(gpu), kind, dtype=dtype, **shape)
 
 
 def measurements(file: Path = DATA) -> list[Measured]:
