@@ -67,9 +67,7 @@ class HostProfile:
     operations_forward: int  # kernels that the host launches per layer
     operations_backward: int
     operations_per_collective: int
-    seconds_per_peer: (
-        Seconds  # per rank of a layer's collective, where the job has several nodes: waiting for each other
-    )
+    seconds_per_peer: Seconds  # per rank of a layer's collective: until all are there, in a job over several nodes
     seconds_per_far_peer: Seconds  # the same where the ranks of the collective are on several nodes
     operations_routed: int  # for which the host waits per layer of experts that drop no token; twice as many backward
     blocking: bool  # launches are synchronous: host and GPU time add up
@@ -103,6 +101,7 @@ class CommunicationProfile:
     norm_over: Literal["shards", "model"]  # who adds up the gradients' norm where replicas share the optimizer's states
     fsdp: Literal["fsdp1", "fsdp2", "megatron"]  # how fully sharded data parallelism works
     p2p_blocking: bool  # the sender waits for its message
+    seconds_per_hop: Seconds  # of a layer's collective, per further node: beyond what the fabric's constants give it
     p2p_announcement: Seconds  # before each message that blocks, whose shape and type go first
     p2p_overhead: Seconds  # host synchronisation per blocking message
     p2p_sliced: bool  # activations are cut over TP before they are sent

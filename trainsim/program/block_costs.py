@@ -273,14 +273,17 @@ class Blocks:
         agreed = sum(self._agreed(meet) for meet in meets)
         host = count * framework.host.seconds_per_operation + launches.seconds + agreed
         total = gpu + host if framework.host.blocking else (gpu**4 + host**4) ** 0.25
-        return ((*pieces, Kernel("host", "host", total - gpu, 0.0, 0.0)), total) if total > gpu else (pieces, gpu)
+        waits = (Kernel("host", "host", total - gpu, 0.0, 0.0),) if total > gpu else ()
+        if far := framework.communication.seconds_per_hop * sum(self.network.hops(m.communicator) for m in meets):
+            waits = (*waits, Kernel("far collectives", "tp", far, 0.0, 0.0))
+        return (*pieces, *waits), max(total, gpu) + far
 
     def _agreed(self, meet: Meet) -> float:
         """Seconds of the host until the ranks of a collective have agreed on it, in a job over several nodes."""
         host = self.job.framework.host
         if not (host.seconds_per_peer or host.seconds_per_far_peer) or self.job.cluster.nodes == 1:
             return 0.0
-        each = host.seconds_per_far_peer if self.network.is_spread(meet.communicator) else host.seconds_per_peer
+        each = host.seconds_per_far_peer if self.network.hops(meet.communicator) else host.seconds_per_peer
         return each * self.network.size(meet.communicator)
 
     def alone(self, pieces: Iterable[Piece]) -> float:

@@ -89,10 +89,9 @@ class Network:
                 self._members[key] = self._replicated(key, self.mesh_for(key).groups(key.axes))
         return self._members[key]
 
-    def is_spread(self, peers: Peers) -> bool:
-        """Whether the ranks of its first group are in several domains (nodes, or racks of one NVLink)."""
-        domains = self.job.cluster.domain_of(self.gpu_of(self.members(peers)[0]))
-        return bool((domains != domains[0]).any())
+    def hops(self, peers: Peers) -> int:
+        """In how many domains beyond one (nodes, or racks of one NVLink) the ranks of its first group are."""
+        return len(np.unique(self.job.cluster.domain_of(self.gpu_of(self.members(peers)[0])))) - 1
 
     def seconds(self, peers: Peers, operation: str, nbytes: float) -> float:
         """Time of one operation alone on the machine, seconds, as its first group sees it."""
