@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainsim import Scenario
+from trainsim import Scenario, kernel_time
 from trainsim.contracts.job import Job
 from trainsim.errors import NotBuilt
 from trainsim.frameworks.software import profile_for
@@ -144,3 +144,21 @@ def test_recipes_of_a_release_stand_in_for_what_a_row_does_not_say() -> None:
     modules = training(notes="NeMo container 26.02; recompute modules mla_up_proj/mlp; more", recompute="selective")
     assert modules["recompute"] == {"mode": "selective", "modules": ["mla_up_proj", "mlp"]}
     assert training(overlap_flags="cuda_graph=local")["cuda_graphs"]
+
+
+def test_a_model_that_predicts_further_leaves_its_last_stage_room() -> None:
+    cells = ROW | {"model_name": "deepseek-v3", "layers": "61", "pp": "4", "vpp": "4", "dp": "2", "ep": "2"}
+    one, other = (
+        scenario_of(Run(line=2, cells=cells | {"notes": f"NeMo container 26.04; {note}"})).scenario
+        for note in ("model FLOPs may include one MTP layer", "without MTP")
+    )
+    assert (one["model"]["mtp_layers"], one["pipeline"]["layout"]) == (1, [4] * 15 + [1])
+    assert "mtp_layers" not in other["model"]
+    assert sum(other["pipeline"]["layout"]) == 61
+
+
+def test_eight_bits_are_twice_as_fast_as_sixteen_on_a_gb200() -> None:
+    """Large products: the datasheet's ratio."""
+    shape = {"m": 16384, "n": 16384, "k": 16384}
+    bf16, fp8 = (kernel_time("gb200", "gemm", dtype=dtype, **shape) for dtype in ("bf16", "fp8"))
+    assert bf16 / fp8 == pytest.approx(2, rel=0.02)

@@ -26,7 +26,8 @@ def model_of(run: Run) -> dict[str, Any]:
     if "base" in row and (run.whole("num_experts") or "sized" in row):
         layers = {"layers": run.wanted("layers")}
         vocab = run.whole("vocab")
-        return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {})
+        further = {"mtp_layers": 1} if predicts_further(run) else {}
+        return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {}) | further
     own = {key: value for key, value in row.items() if key not in ("name", "base", "sized")}
     family = own.pop(
         "family", FAMILIES.get(run.text("family").lower(), "gpt" if not run.flag("gated_mlp") else "llama")
@@ -42,6 +43,11 @@ def model_of(run: Run) -> dict[str, Any]:
         "max_positions": run.wanted("seq_len"),
         **own,
     }
+
+
+def predicts_further(run: Run) -> bool:
+    """Whether the notes say that the model also predicts the token after the next (DeepSeek-V3's MTP layer)."""
+    return "MTP layer" in run.text("notes")
 
 
 def _head_size(run: Run) -> dict[str, Any]:

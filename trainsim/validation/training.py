@@ -10,6 +10,7 @@ from trainsim.documents.catalogue import shipped
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.layout import balanced, derive
 from trainsim.schedules import schedules
+from trainsim.validation.models import predicts_further
 from trainsim.validation.published import Run, Unreadable
 from trainsim.validation.software import called
 from trainsim.validation.strategy import strategy_of
@@ -75,10 +76,23 @@ def _pipeline(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     layers, chunks = run.wanted("layers"), max(chunks, 1)
     if told := run.text("layout"):
         section["layout"] = told
+    elif predicts_further(run):
+        section["layout"] = _filled(layers, stages * chunks)
+        assume("the further layer and the loss on a stage that has fewer others")
     elif isinstance(derive(layers=layers, pp=stages, chunks=chunks), Fault):
         section["layout"] = list(balanced(layers=layers, stages=stages * chunks))
         assume(f"{layers} layers on {stages * chunks} stages")
     return section | ({"chunks": chunks} if chunks > 1 else {})
+
+
+def _filled(layers: int, stages: int) -> list[int]:
+    """Stages filled one after the other, as in Megatron-Bridge's layouts with an MTP layer (Et*4|(t*4|)*14tmL).
+
+    >>> _filled(61, 16)
+    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1]
+    """
+    most = -(-layers // stages)
+    return [max(0, min(most, layers - stage * most)) for stage in range(stages)]
 
 
 def _chunks(layers: int, stages: int) -> int:
