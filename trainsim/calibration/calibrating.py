@@ -39,7 +39,7 @@ def measurements_of(files: str | Path | Sequence[str | Path]) -> Measurements:
     """All that *files* say. Raises ScenarioError for none, too many, and for what cannot be read."""
     paths = [files] if isinstance(files, str | Path) else list(files)
     if not paths:
-        raise ScenarioError("no file to calibrate with; name at least one, such as all_reduce.log")
+        raise ScenarioError("no file to calibrate with; name at least one, such as all_reduce.log, or use --measure")
     if len(paths) > MOST_FILES:
         raise ScenarioError(f"{len(paths)} files are more than {MOST_FILES}; give fewer, such as one per kind of rank")
     return together(map(read, paths))
@@ -56,7 +56,7 @@ def calibrated(measured: Measurements, bases: Bases, phase: Callable[[str], None
         constants=made.constants,
         compared=made.compared,
         kept=made.kept,
-        facts=made.facts,
+        facts=(*measured.facts, *made.facts),
         warnings=(*measured.warnings, *made.warnings),
         documents=made.documents,
     )

@@ -55,13 +55,15 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTiming:
-    """A kernel, how long it took (s), in what precision, and how often that was seen."""
+    """A kernel, how long it took (s), in what precision, and how often that was seen; ``alone`` in a short burst, else
+    in a step of training."""
 
     work: Work
     seconds: float
     precision: str
     count: int = 1
     file: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +84,15 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """All that one file says, or several."""
+    """All that one file says, or several. ``clocks`` are speeds of products under a long load over those of a burst."""
 
     sweeps: tuple[CollectiveSweep, ...] = ()
     hosts: tuple[HostTimes, ...] = ()
     kernels: tuple[KernelTiming, ...] = ()
     steps: tuple[MeasuredStep, ...] = ()
+    clocks: tuple[float, ...] = ()
     gpus: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -36,6 +36,9 @@ def calibrate(
     ] = None,
     changes: Sets = [],  # noqa: B006
     base: Base = [],  # noqa: B006
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time kernels and copies on the GPU of this machine; needs PyTorch.")
+    ] = False,
     out: Out = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -47,6 +50,8 @@ def calibrate(
     """
     from trainsim.calibration.bases import bases_of
     from trainsim.calibration.calibrating import calibrated, measurements_of
+    from trainsim.calibration.measurements import together
+    from trainsim.calibration.measuring import measure_here
     from trainsim.report.progress import working
 
     if out and out.suffix not in (".yaml", ".yml"):
@@ -59,8 +64,10 @@ def calibrate(
     if plot:
         try_drawing(plot)
     with working("calibrate") as phase:
-        phase("reading")
-        found = calibrated(measurements_of(files or []), bases, phase)
+        phase("measuring" if measure else "reading")
+        here = [measure_here(phase)] if measure else []
+        read = [measurements_of(files or [])] if files or not measure else []
+        found = calibrated(together([*here, *read]), bases, phase)
     print_json(found.to_dict()) if as_json else render(found)
     if out:
         _write(found, out)

@@ -42,9 +42,10 @@ EXAMPLES = {
         "trainsim run config.json --set cluster.topology=dgx_a100",
     ),
     "calibrate": (
-        "trainsim calibrate all_reduce.log --base dgx_h100 -o mine.yaml",
-        "trainsim calibrate all_reduce.log all_gather.log --plot fit.png",
-        "trainsim calibrate sizes_and_times.csv --base dgx_a100 --json",
+        "trainsim calibrate all_reduce.log all_gather.log --base dgx_h100",
+        "trainsim calibrate rank0.json.gz --base pytorch-fsdp2 -o ours.yaml",
+        "trainsim calibrate steps.csv --scenario base.yaml -o mine.yaml",
+        "trainsim calibrate --measure -o my_gpu.yaml",
     ),
     "export": (
         "trainsim export quickstart --to torchtitan",

@@ -25,14 +25,15 @@ from trainsim.models.operations import Gemm
 def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> FitAnswer:
     """An override of the GPU that *bases* names, or of the one that the traces do."""
     phase("fitting products")
-    base = _gpu(measured, bases)
+    base = gpu_of(measured, bases)
     if base is None:
         called = ", ".join(measured.gpus) or "nothing"
         return FitAnswer(
             warnings=(f"products were left out: the GPU is called {called}; name the nearest with --base",)
         )
     gpu = load_gpu(base)
-    timings = [timing for timing in measured.kernels if _seconds(timing, gpu, 1.0) is not None]
+    kernels = [timing for timing in measured.kernels if not timing.alone]
+    timings = [timing for timing in kernels if _seconds(timing, gpu, 1.0) is not None]
     if not timings:
         return FitAnswer(warnings=(f"products were left out: none is in a precision of {gpu.name}",))
     prior = priors("steps")
@@ -52,7 +53,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     )
 
 
-def _gpu(measured: Measurements, bases: Bases) -> Any:
+def gpu_of(measured: Measurements, bases: Bases) -> Any:
     """The GPU to start from; None where nothing tells."""
     if bases.gpu:
         return bases.gpu
@@ -80,4 +81,8 @@ def _compared(timing: KernelTiming, gpu: GPU, factor: float) -> Compared:
     return Compared(what=f"{sizes} in {timing.precision}{times}", measured=timing.seconds, before=before, after=after)
 
 
-register(ConstantFit(name="products", applies=lambda measured: bool(measured.kernels), run=fit))
+def _applies(measured: Measurements) -> bool:
+    return any(not timing.alone for timing in measured.kernels)
+
+
+register(ConstantFit(name="products", applies=_applies, run=fit))
