@@ -46,7 +46,7 @@ def pipeline_of(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     section: dict[str, Any] = {}
     if named not in USUAL:
         section["schedule"] = named
-        chunks = max(chunks, schedules.traits(named).chunks)
+        chunks = max(chunks, schedules.traits(named).chunks or 1)
     elif named == "interleaved-1f1b" and (not chunks or "VP not listed" in run.text("notes")):
         chunks = _chunks(layers, stages)
         assume(f"{chunks} chunks")
