@@ -19,6 +19,7 @@ from trainsim.hardware.kernel_constants import Speeds
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Exchange, MemoryBound, Operation, Step, Under, Work
 from trainsim.program.network import Network
+from trainsim.program.peaks import peak_backward, peak_forward
 from trainsim.program.pieces import Block, Overlapped, Piece
 from trainsim.program.tensor_overlap import Boundary, Pieces, TensorOverlap, scatter_last, tensor_overlaps
 from trainsim.schedules.lookup import slices_of
@@ -67,7 +68,7 @@ class Blocks:
         ahead: tuple[Piece, ...] = tuple(self._forward(operations, "forward"))
         before: tuple[Piece, ...] = ()
         launches = Launches(backward, hooks)
-        saved, peak = sum(o.saved for o in operations), _peak_backward(operations)
+        saved, peak = sum(o.saved for o in operations), peak_backward(operations)
         kept = saved
         if recompute == "full":
             before = tuple(self._forward(operations, "recompute"))
@@ -85,7 +86,7 @@ class Blocks:
             backward_seconds=backward_seconds,
             saved=kept,
             transient=max(peak - kept, 0.0),
-            transient_forward=max(_peak_forward(operations) - kept, 0.0) if recompute == "none" else 0.0,
+            transient_forward=max(peak_forward(operations) - kept, 0.0) if recompute == "none" else 0.0,
             resident=tuple((o.name, o.resident) for o in operations if o.resident),
         )
         return self._halves(block, operations, before, again, launches) if split else block
@@ -302,21 +303,3 @@ class Blocks:
                 for kind in dict.fromkeys(k.kind for k in p.kernels):
                     yield kind, sum(k.seconds for k in p.kernels if k.kind == kind)
                 yield p.meet.kind, max(0.0, collective - sum(k.seconds for k in p.kernels))
-
-
-def _peak_backward(operations: Sequence[Operation]) -> float:
-    """The most that is held while they run backward, one after the other, each giving back what it saved."""
-    most, held = 0.0, sum(o.saved for o in operations)
-    for o in reversed(operations):
-        most = max(most, held + o.transient)
-        held -= o.saved
-    return most
-
-
-def _peak_forward(operations: Sequence[Operation]) -> float:
-    """The most that is held while they run forward and keep what they save."""
-    most = held = 0.0
-    for o in operations:
-        held += o.saved
-        most = max(most, held + o.transient_forward)
-    return most
