@@ -36,6 +36,14 @@ WORDS = {
 AWAY = 1.25
 """How much slower each of the three is made to see what a step owes to it."""
 ROUNDS = 2
+PARTS = (1.0, 0.5, 0.25)
+"""Of the way that a plane points to: a step is not quite one."""
+ENOUGH = 3
+"""Rows from which on a fit must be a help to rows that took no part in it."""
+NO_HELP = (
+    "nothing was changed: a fit on all other rows is no nearer to a row than the scenario as it is; the rows differ by "
+    "more than clock, network and host"
+)
 SAME = 1e-4
 """A logarithm that moved less than this did not."""
 
@@ -68,22 +76,66 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     trials = [trial for trial, step in zip(trials, measured.steps, strict=True) if step in steps]
     seconds = np.array([_seconds(step, value) for step, value in zip(steps, here, strict=True)])
     before = np.array([value.step_time for value in here])
-    at = np.zeros(len(NAMES))
-    chosen: list[str] = []
-    for number in range(ROUNDS):
-        phase(f"fitting steps, round {number + 1} of {ROUNDS}")
-        plane = _plane(runner, trials, at)
-        chosen = _chosen(plane, seconds)
-        at = _fitted(plane, seconds, chosen, np.ones(len(seconds), bool))
-    after = _run(runner, trials, at)
-    document, constants = scenario_override(bases.scenario, _speeds(at))
+    phase("fitting steps")
+    found = _search(runner, trials, seconds, before)
+    document, constants = scenario_override(bases.scenario, _speeds(found.at))
+    said = [NO_HELP] if found.gave_up else []
     return FitAnswer(
         constants=constants,
-        compared=tuple(_compared(steps, seconds, before, after, _left_out(plane, seconds, chosen, after, at))),
-        kept=tuple((WORDS[name], _why(name, seconds, plane)) for name in NAMES if name not in chosen),
-        warnings=tuple(left),
+        compared=tuple(_compared(steps, seconds, before, found)),
+        kept=tuple((WORDS[name], _why(name, seconds, found.plane)) for name in NAMES if name not in found.chosen),
+        warnings=(*left, *said),
         documents={"scenario": merged(scenario_base(bases.scenario), document)} if document else {},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where a search ended: the logarithms of the factors, what is simulated there, the unknowns that moved, the plane
+    that was last used, and what each row is by a fit on all others. ``gave_up``: a fit was no help and was dropped."""
+
+    at: Floats
+    after: Floats
+    chosen: list[str]
+    plane: Plane
+    left_out: list[float | None]
+    gave_up: bool = False
+
+
+def _search(runner: Runner[Measures], trials: Sequence[Trial], seconds: Floats, before: Floats) -> Found:
+    """Factors whose steps are nearer to those measured, also for rows that took no part; else none."""
+    nowhere = np.zeros(len(NAMES))
+    plane = _plane(runner, trials, nowhere)
+    best = Found(nowhere, before, [], plane, [None] * len(seconds))
+    for _ in range(ROUNDS):
+        chosen = _chosen(plane, seconds)
+        wanted = _fitted(plane, seconds, chosen, np.ones(len(seconds), bool))
+        at, after = _nearer(runner, trials, best, wanted, seconds)
+        if _away(after, seconds) >= _away(best.after, seconds):
+            break
+        best = Found(at, after, chosen, plane, _left_out(plane, seconds, chosen, after, at))
+        plane = _plane(runner, trials, at)
+    alone = [value for value in best.left_out if value is not None]
+    if len(alone) >= ENOUGH and _away(np.array(alone), seconds) >= _away(before, seconds):
+        return Found(nowhere, before, [], plane, [None] * len(seconds), gave_up=True)
+    return best
+
+
+def _nearer(
+    runner: Runner[Measures], trials: Sequence[Trial], best: Found, wanted: Floats, seconds: Floats
+) -> tuple[Floats, Floats]:
+    """*wanted*, or as much of the way there as makes steps nearer to those measured, and the steps there."""
+    for part in PARTS:
+        at = best.at + part * (wanted - best.at)
+        after = _run(runner, trials, at)
+        if _away(after, seconds) < _away(best.after, seconds):
+            break
+    return at, after
+
+
+def _away(simulated: Floats, seconds: Floats) -> float:
+    """How far steps are from those measured, on average."""
+    return float(np.abs(np.log(simulated / seconds)).mean())
 
 
 def _trial(bases: Bases, step: MeasuredStep) -> Trial:
@@ -182,13 +234,12 @@ def _left_out(plane: Plane, seconds: Floats, names: Sequence[str], after: Floats
     return out
 
 
-def _compared(
-    steps: Sequence[MeasuredStep], seconds: Floats, before: Floats, after: Floats, left_out: Sequence[float | None]
-) -> list[Compared]:
+def _compared(steps: Sequence[MeasuredStep], seconds: Floats, before: Floats, found: Found) -> list[Compared]:
     return [
         Compared(
             what=step.title,
-            measured=float(seconds[k]), before=float(before[k]), after=float(after[k]), left_out=left_out[k],
+            measured=float(seconds[k]), before=float(before[k]), after=float(found.after[k]),
+            left_out=found.left_out[k],
         )
         for k, step in enumerate(steps)
     ]  # fmt: skip
@@ -201,7 +252,7 @@ def _why(name: str, seconds: Floats, plane: Plane) -> str:
         return "one row tells the clock alone"
     if share.max() < priors("steps")["noise"]:
         return "no row depends on it"
-    return "the rows do not tell it from the others: measure one that depends on it more"
+    return "the rows do not tell it from the others, or no change of it brings them nearer"
 
 
 register(ConstantFit(name="steps", applies=lambda measured: bool(measured.steps), run=fit))
