@@ -241,6 +241,6 @@ def _send(parts: Parts, stage: Stage, to: int, direction: str) -> list[Piece]:
     if not blocking:
         return [send]
     announced, synchronised = framework.communication.p2p_announcement, framework.communication.p2p_overhead
-    before = [Kernel("p2p announcement", "pp", announced, 0.0, 0.0, stream="pp")] if announced > 0 else []
+    before = [Kernel("p2p announcement", "host", announced, 0.0, 0.0)] if announced > 0 else []
     after = [Kernel("p2p synchronisation", "pp", synchronised, 0.0, 0.0, stream="pp")] if synchronised > 0 else []
     return [*before, send, *after]
