@@ -9,10 +9,12 @@ import pytest
 
 from trainsim import Scenario, kernel_time
 from trainsim.contracts.job import Job
-from trainsim.errors import NotBuilt
+from trainsim.costs.kernels import alone
+from trainsim.errors import NotBuilt, ScenarioError
 from trainsim.frameworks.software import profile_for
+from trainsim.hardware.gpu import load_gpu
 from trainsim.models.expert_operations import mixture
-from trainsim.models.layers import head_operations
+from trainsim.models.layers import head_operations, layer_operations
 from trainsim.models.local_layer import LocalLayer
 from trainsim.models.operations import Gemm, MemoryBound, Operation, works
 from trainsim.models.shapes import style_of
@@ -162,3 +164,80 @@ def test_eight_bits_are_twice_as_fast_as_sixteen_on_a_gb200() -> None:
     shape = {"m": 16384, "n": 16384, "k": 16384}
     bf16, fp8 = (kernel_time("gb200", "gemm", dtype=dtype, **shape) for dtype in ("bf16", "fp8"))
     assert bf16 / fp8 == pytest.approx(2, rel=0.02)
+
+
+CASTS = {  # bytes per element on H100 and B200, as docs/frameworks.md has them
+    ("fp8", "delayed"): (4, 3),
+    ("fp8", "tensorwise"): (6, 5),
+    ("fp8", "blockwise"): (4.0625, 4.0625),
+    ("mxfp8", None): (None, 4.0625),
+    ("nvfp4", None): (None, 5.125),
+}
+
+
+def product(topology: str, precision: str, recipe: str | None) -> tuple[Operation, Job]:
+    """The first linear layer of the MLP of a dense Llama on one GPU."""
+    model = {key: value for key, value in MODEL.items() if key != "moe"} | {"family": "llama"}
+    training = {"sequence_length": 4096, "micro_batch": 1, "global_batch": 8, "precision": precision}
+    training |= {"fp8_recipe": recipe} if recipe else {}
+    given = {"framework": "megatron-core", "model": model, "cluster": {"topology": topology}, "training": training}
+    job = Scenario.from_dict(given).resolve()
+    operations = layer_operations(job.model.kind, shape_of(job), style_of(job.framework))
+    return next(o for o in operations if o.name == "fc1"), job
+
+
+@pytest.mark.parametrize(("precision", "recipe"), CASTS)
+@pytest.mark.parametrize(("number", "topology"), tuple(enumerate(("dgx_h100", "dgx_b200"))))
+def test_a_cast_moves_what_its_recipe_reads_and_writes(
+    precision: str, recipe: str | None, number: int, topology: str
+) -> None:
+    bytes_each = CASTS[precision, recipe][number]
+    if bytes_each is None:
+        return
+    operation, _ = product(topology, precision, recipe)
+    gemm = next(w for w in works(operation.forward) if isinstance(w, Gemm))
+    casts = [w for steps in (operation.forward, operation.input_gradient) for w in works(steps) if "cast" in w.name]
+    assert [w.nbytes for w in casts if isinstance(w, MemoryBound)] == [
+        pytest.approx(bytes_each * gemm.m * gemm.k),
+        pytest.approx(bytes_each * gemm.m * gemm.n),
+    ]
+
+
+def test_sixteen_bits_need_no_cast() -> None:
+    operation, job = product("dgx_h100", "bf16", None)
+    assert job.training.fp8_recipe is None
+    assert not [w for w in works((*operation.forward, *operation.input_gradient)) if "cast" in w.name]
+
+
+def test_deepgemm_on_an_h800() -> None:
+    """4,096 x 7,168 x 16,384 with scales per block: 708 us (deepseek-ai/DeepGEMM README)."""
+    seconds = alone(Gemm("", 4096, 7168, 16384), load_gpu("h800-sxm5-80gb"), "blockwise").seconds
+    assert seconds == pytest.approx(708e-6, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("framework", "recipe"), [("megatron-core", "delayed"), ("megatron-bridge", "tensorwise"), ("mlperf", "delayed")]
+)
+def test_who_makes_eight_bits_how_where_nobody_says(framework: str, recipe: str) -> None:
+    assert scenario(framework, "fp8").resolve().training.fp8_recipe == recipe
+    assert scenario(framework, "fp8", fp8_recipe="blockwise").resolve().training.fp8_recipe == "blockwise"
+    assert scenario(framework, "mxfp8").resolve().training.fp8_recipe == "mxfp8"
+
+
+@pytest.mark.parametrize(("precision", "recipe", "says"), [
+    ("bf16", "delayed", "belongs to training.precision: fp8, and this is bf16"),
+    ("fp8", "mxfp8", "write that, or one of delayed, tensorwise, blockwise"),
+])  # fmt: skip
+def test_a_recipe_of_another_precision_is_refused(precision: str, recipe: str, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        scenario("megatron-core", precision, fp8_recipe=recipe).resolve()
+
+
+@pytest.mark.parametrize(
+    ("notes", "recipe"),
+    [("fp8 recipe FP8-CS", "tensorwise"), ("delayed scaling", "delayed"), ("subchannel scaling", "blockwise")],
+)
+def test_notes_name_the_recipe(notes: str, recipe: str) -> None:
+    row = Run(line=2, cells=ROW | {"precision": "fp8", "notes": notes, "gpu": "H100-SXM5-80GB"})
+    assert scenario_of(row).scenario["training"]["fp8_recipe"] == recipe
+    assert "fp8_recipe" not in scenario_of(Run(line=2, cells=ROW | {"notes": notes})).scenario["training"]

@@ -115,6 +115,7 @@ class Training:
     global_batch: int
     microbatches: int
     precision: str = "bf16"
+    fp8_recipe: str | None = None  # how numbers of 8 bits and fewer are made (models/fp8_recipes.yaml)
     autocast: bool = False  # in 16 bits by torch.autocast over fp32 weights: the residual stream and gathers are fp32
     gradient_bytes: int = 4  # per element on the wire
     accumulation_dtype: str | None = None  # in which gradients are summed: fp32 | bf16 | fp16; None: the framework's

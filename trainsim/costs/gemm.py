@@ -18,6 +18,8 @@ from trainsim.models.operations import Gemm
 from trainsim.models.shapes import LOW_PRECISION
 
 BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0} | LOW_PRECISION
+PEAKS = {"blockwise": "fp8"}
+"""Peaks of products that have a speed of their own beside the precision's."""
 ACCUMULATED = 8.0  # an fp32 result that is read and written
 
 
@@ -50,7 +52,7 @@ def _grouped_cost(work: Gemm, gpu: GPU, precision: str, speed: float) -> Cost:
 def product_peak(gpu: GPU, precision: str) -> float:
     """FLOP/s that efficiencies refer to: the 16-bit peak times what a lower precision achieves over it."""
     if precision in LOW_PRECISION:
-        gpu.peak(precision)  # refuses what the GPU cannot do
+        gpu.peak(PEAKS.get(precision, precision))  # refuses what the GPU cannot do
         speedup = gpu.kernels.gemm.speedup
         if precision not in speedup:
             raise InvalidPlan(f"kernels {gpu.kernels.name} say nothing of {precision}: add gemm.speedup.{precision}")

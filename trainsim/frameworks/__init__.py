@@ -46,6 +46,7 @@ class KernelProfile:
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
     fused: Fused  # which memory-bound operations are one kernel each
     sequence_copies: bool  # a gather or scatter along the sequence has a copy beside it, which joins or takes apart
+    fp8_recipe: Literal["delayed", "tensorwise", "blockwise"]  # how 8 bits are made, where the scenario does not say
     expert_kernels: Literal["grouped", "fused"]  # products of experts alone, or with activation and casts in them
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
     loss_bytes_per_logit: float

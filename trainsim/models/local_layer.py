@@ -16,10 +16,9 @@ from trainsim.models.layer_kind import GATED, LayerKind
 from trainsim.models.linears import ATTENTION_BIASED, MLP_BIASED, QKV_BIASED
 from trainsim.models.operations import Gemm, MemoryBound, Operation, Work
 from trainsim.models.operators import DIRECTIONS, unfused
-from trainsim.models.shapes import LOW_PRECISION, Shape, Style
+from trainsim.models.shapes import Shape, Style
 
 MASK = 1  # bytes of a dropout mask's element
-CAST = 4.0  # bytes: 16 bits read, 8 written in both directions
 
 
 BIASED = {
@@ -154,8 +153,9 @@ class LocalLayer:
 
     def _low_precision(self, name: str, elements: float, low: bool) -> Iterator[MemoryBound]:
         """The cast of an input or gradient to 8 bits or fewer, where the product is in them (*low*)."""
-        if low and self.shape.precision in LOW_PRECISION:
-            yield MemoryBound(f"{name} cast", self.shape.cast, CAST * elements)
+        if low and (recipe := self.shape.recipe):
+            moved = recipe.moved(transposed=self.shape.transposed_copies)
+            yield MemoryBound(f"{name} cast", recipe.kind, moved * elements, recipe.kernels)
 
     def _parts(self, name: str) -> int:
         """Linear layers that are one product here, each with a kernel of its own for what is not fused."""

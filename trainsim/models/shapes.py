@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from trainsim.frameworks import Framework
 from trainsim.frameworks.fused import FUSED, Fused
 from trainsim.frameworks.kept import Saved
+from trainsim.models.fp8_recipes import Recipe, recipes
 
 SINGLE = 4  # bytes of a number in single precision
-LOW_PRECISION = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.55}
-"""Bytes of a number with its part of the scales (one of 8 bits per 32 numbers in mxfp8, per 16 in nvfp4). Linear layers
-only; everything else stays in 16 bits."""
+LOW_PRECISION = {"fp8": 1.0, "blockwise": 1.0 + 4 / 128, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.55}
+"""Bytes of a number with its part of the scales (one of 8 bits per 32 numbers in mxfp8, per 16 in nvfp4, one of 32 bits
+per 128 in blockwise fp8). Linear layers only; everything else stays in 16 bits."""
 EIGHT_BITS = ("fp8", "mxfp8")
-BLOCK_SCALED = ("mxfp8",)
-"""What is quantised in blocks along each of two directions, from the 16-bit numbers both times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +60,8 @@ class Shape:
     document: int = 0  # tokens that a token's document has on average, if attention stays in documents
     sequence_parallel: bool = False
     precision: str = "bf16"
+    fp8_recipe: str | None = None  # how numbers of 8 bits and fewer are made; None: there are none
+    transposed_copies: bool = True  # a copy of them along each dimension (hardware/kernels)
     autocast: bool = False  # 16 bits by torch.autocast over fp32 weights, not by weights that are in 16 bits
     experts: ExpertShape = ExpertShape()
 
@@ -112,9 +113,9 @@ class Shape:
         return LOW_PRECISION[self.precision] if self.precision in EIGHT_BITS else self.element
 
     @property
-    def cast(self) -> str:
-        """The kind of kernel that makes numbers of low precision for a linear layer."""
-        return "block_cast" if self.precision in BLOCK_SCALED else "cast"
+    def recipe(self) -> Recipe | None:
+        """How numbers of low precision are made for a linear layer."""
+        return None if self.fp8_recipe is None else recipes()[self.fp8_recipe]
 
     @property
     def products(self) -> str | None:

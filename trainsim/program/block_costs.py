@@ -16,6 +16,7 @@ from trainsim.contracts.instructions import Kernel, Meet
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import cost, gpu_spread
 from trainsim.hardware.kernel_constants import Speeds
+from trainsim.models.fp8_recipes import recipes
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.operations import Exchange, MemoryBound, Operation, Step, Under, Work
 from trainsim.program.network import Network
@@ -43,6 +44,8 @@ class Blocks:
     def __init__(self, job: Job, network: Network):
         self.job, self.network = job, network
         self.spread = gpu_spread(job.parallel.ranks) if job.jitter.gpu is None else 1.0
+        recipe = job.training.fp8_recipe and recipes()[job.training.fp8_recipe].products
+        self.products = recipe or job.training.precision
         self.software = Speeds(*job.framework.kernels.speeds)
         for kind, variant in job.framework.kernels.variants.items():
             job.cluster.gpu.kernels.rate(kind, variant)  # refuses what nobody knows
@@ -134,7 +137,7 @@ class Blocks:
         variants = self.job.framework.kernels.variants
         if variants and isinstance(work, MemoryBound) and work.kind in variants:
             work = replace(work, variant=variants[work.kind])
-        seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.job.training.precision, self.software)
+        seconds, sm, hbm = cost(work, self.job.cluster.gpu, self.products, self.software)
         return Kernel(work.name, kind, seconds * self.spread, sm, hbm)
 
     def pieces(self, steps: Iterable[Step], kind: str) -> Iterator[Piece]:

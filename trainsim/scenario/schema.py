@@ -123,6 +123,7 @@ class TrainingSpec(ScenarioSection):
     gradient_accumulation: Size | None = None
     global_batch: Size | None = None
     precision: Precision = "bf16"
+    fp8_recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"] | None = None
     autocast: bool | None = None
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     gradient_dtype: Literal["fp32", "fp16", "bf16"] | None = None

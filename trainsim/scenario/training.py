@@ -16,6 +16,7 @@ from trainsim.scenario.batches import resolve_batches
 from trainsim.scenario.context import Context
 from trainsim.scenario.documents import resolve_documents
 from trainsim.scenario.fields import short_length
+from trainsim.scenario.fp8_recipe import fp8_recipe
 from trainsim.scenario.gradients import accumulation_dtype, wire_bytes
 from trainsim.scenario.loss import resolve_loss
 from trainsim.scenario.named import find_optimizer
@@ -46,6 +47,7 @@ def resolve_training(
         document=sequences.document,
         **batches._asdict(),
         precision=spec.precision,
+        fp8_recipe=fp8_recipe(context, framework),
         autocast=resolve_autocast(context, framework),
         gradient_bytes=wire_bytes(context, framework),
         accumulation_dtype=accumulation_dtype(context),

@@ -37,6 +37,8 @@ def shape_of(job: Job) -> Shape:
         ulysses=parallel.ulysses,
         sequence_parallel=parallel.sequence_parallel,
         precision=training.precision,
+        fp8_recipe=training.fp8_recipe,
+        transposed_copies=job.cluster.gpu.kernels.gemm.transposed_copies,
         autocast=training.autocast,
         padded_vocab=job.padded_vocab,
         decoder_length=training.decoder_length,

@@ -26,6 +26,12 @@ PRECISIONS = (
 GROUPS = re.compile(r"groups? of (\d+)|group (\d+)", re.I)
 MODULES = re.compile(r"recompute modules ([a-z_]+(?:/[a-z_]+)*)")
 """In the notes of a row: the modules that selective recomputation does again, in Megatron's names."""
+RECIPES = {
+    "tensorwise": r"FP8-CS|current scaling|tensorwise",
+    "delayed": r"FP8-DS|delayed scaling",
+    "blockwise": r"FP8-SC|subchannel|blockwise|1x128",
+}
+"""Words for the recipes of fp8, Megatron-Bridge's short names among them."""
 OVERLAPS = ("moe_overlap", "delay_wgrad")
 
 
@@ -105,6 +111,7 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
         "global_batch": batch,
         "precision": _precision(run.text("precision")),
         "recompute": _recompute(run, assume),
+        **_fp8_recipe(run),
         **_recipe(run, assume),
         **_attention(run),
         **_routing(run),
@@ -112,6 +119,14 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     if "moe_a2a_overlap" in run.text("overlap_flags"):
         section["moe_overlap"] = True
     return section
+
+
+def _fp8_recipe(run: Run) -> dict[str, Any]:
+    """How numbers of 8 bits are made, where the notes of a run in fp8 say it."""
+    if run.text("precision").lower() != "fp8":
+        return {}
+    named = next((name for name, words in RECIPES.items() if re.search(words, run.text("notes"), re.I)), None)
+    return {"fp8_recipe": named} if named else {}
 
 
 def _recipe(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:

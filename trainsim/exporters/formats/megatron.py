@@ -99,7 +99,7 @@ def _numbers(writer: Writer) -> None:
     elif precision in ("fp8", "mxfp8"):
         writer.write("bf16", True, "training.precision")
         writer.write("fp8-format", "hybrid", "training.precision")
-        writer.write("fp8-recipe", "tensorwise" if precision == "fp8" else "mxfp8", "training.precision")
+        writer.write("fp8-recipe", writer.value("training.fp8_recipe", "mxfp8"), "training.fp8_recipe")
     elif precision == "fp32":
         writer.say("training.precision", words="nothing: neither --bf16 nor --fp16 is there")
     else:

@@ -10,6 +10,7 @@ from trainsim.importers.formats.megatron_arguments import Arguments
 from trainsim.importers.formats.megatron_deepspeed import stage
 from trainsim.importers.formats.megatron_parallel import Degrees
 from trainsim.importers.tables import table
+from trainsim.models.fp8_recipes import RECIPES_OF
 from trainsim.models.recompute_modules import recompute_modules
 
 SHARDED = {"no_shard": "ddp", "optim": "zero1", "optim_grads": "fsdp", "optim_grads_params": "fsdp"}
@@ -57,6 +58,8 @@ def _precision(args: Arguments) -> str:
     recipe = args.choice("fp8-recipe", recipes)
     if args.name("fp8-format") is not None:
         args.say("training.precision", recipes[recipe or "delayed"], *args.given("fp8-format", "fp8-recipe"))
+        if recipe in RECIPES_OF["fp8"]:
+            args.say("training.fp8_recipe", recipe, *args.given("fp8-recipe"))
     elif args.name("fp4-format") is not None:
         args.say("training.precision", "nvfp4", *args.given("fp4-format"))
     elif args.given("fp16", "bf16") and low != "fp32":
