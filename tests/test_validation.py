@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import trainsim as ts
 from trainsim.analysis.likely import likely, spread
 from trainsim.cli import main
+from trainsim.documents.catalogue import shipped
 from trainsim.errors import InvalidData, TrainsimError, UnknownName
+from trainsim.frameworks import framework_names
 from trainsim.validation import fitting, uncertainty
 from trainsim.validation.left_out import without
 from trainsim.validation.machines import machine_of
@@ -346,6 +348,17 @@ def test_ranges_fitted_on_some_sources_hold_others() -> None:
     fitted = uncertainty.fit(given)
     assert fitted.deviation["software"] > 3 * fitted.deviation["every run"]
     assert all(0.75 < part < 0.85 for part in uncertainty.coverage(given).values())
+
+
+def test_every_source_has_software_that_stands_in() -> None:
+    for row in RUNS[::9]:
+        data = scenario_of(row).scenario
+        told, instead = data["framework"], without(row.source, data)["framework"]
+        if told != "megatron-fsdp":
+            assert instead != told, row.id
+    for instead in shipped("validation", "left_out").data["software"].values():
+        for profile, other in instead.items():
+            assert {profile, other} <= set(framework_names())
 
 
 def test_left_out_forgets_software_and_nothing_of_other_sources() -> None:
