@@ -19,10 +19,11 @@ from trainsim.documents.catalogue import shipped
 from trainsim.errors import InvalidData, TrainsimError, UnknownName
 from trainsim.frameworks import framework_names
 from trainsim.validation import fitting, uncertainty
+from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import without
 from trainsim.validation.machines import machine_of
 from trainsim.validation.mapping import scenario_of
-from trainsim.validation.published import SHIPPED, Run, Unreadable, read_runs
+from trainsim.validation.published import SHIPPED, TABLES, Run, Unreadable, read_runs
 from trainsim.validation.ranking import ranking
 from trainsim.validation.scores import Score
 from trainsim.validation.summary import errors
@@ -73,6 +74,13 @@ def test_every_shipped_row_is_a_scenario(source: str) -> None:
         assert job.parallel.ranks == row.whole("num_gpus")
         assert job.training.global_batch == row.whole("global_batch")
         assert job.model.layers == row.whole("layers")
+
+
+def test_every_row_of_nanotron_is_a_scenario() -> None:
+    rows = list(rows_of(TABLES["nanotron"]))
+    assert {row.source for row in rows} == {"nanotron"}
+    for row in rows[::120]:
+        assert ts.Scenario.from_dict(scenario_of(row).scenario).resolve().parallel.ranks == row.whole("num_gpus")
 
 
 def test_sizes_of_shipped_models_are_those_of_the_columns() -> None:
@@ -167,7 +175,7 @@ def test_what_is_no_value_is_said(cells: dict[str, str], says: str) -> None:
     assert says in str(raised.value)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(CELLS)), st.one_of(st.text(max_size=8), st.integers().map(str))))
 def test_a_damaged_row_has_a_reason_and_no_traceback(damage: dict[str, str]) -> None:
     row = run(**damage)

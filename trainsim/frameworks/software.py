@@ -35,7 +35,7 @@ class Software:
 
     def stands_for(self, software: str, year: int | None, sharding: str | None) -> bool:
         """Whether the row holds; without a *year* the software is today's."""
-        if not self.since <= (9999 if year is None else year) <= self.until:
+        if not self.since <= (9999 if year is None else min(year, 9999)) <= self.until:
             return False
         if self.sharding and sharding not in self.sharding:
             return False

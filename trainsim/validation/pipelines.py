@@ -58,6 +58,8 @@ def _stages(run: Run, layers: int, stages: int, chunks: int, assume: Callable[[s
     section: dict[str, Any] = {"chunks": chunks} if chunks > 1 else {}
     if told := run.text("layout"):
         section["layout"] = told
+    elif stages * chunks > layers:
+        return section  # the scenario says what would work
     elif predicts_further(run):
         section["layout"] = _filled(layers, stages * chunks)
         assume("the further layer and the loss on a stage that has fewer others")
