@@ -26,7 +26,7 @@ LOSS = {  # bytes per logit, forward and backward, where the loss is not in plac
     "megatron-deepspeed-2020": (14, 6),
     "megatron-deepspeed-2022": (10, 6),
     "megatron-deepspeed-2022-launch-blocking": (10, 6),
-    "megatron-core-fused-loss": (2, 2),
+    **dict.fromkeys(("megatron-core-fused-loss", "nemo", "megatron-bridge", "megatron-bridge-2026"), (2, 2)),
     "torchtitan": (2, 4),
     "torchtitan-2024": (10, 12),
     **dict.fromkeys(("nanotron", "nanotron-collectives-wait", "nanotron-messages-wait"), (8, 6)),
