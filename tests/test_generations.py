@@ -11,6 +11,7 @@ from trainsim import Scenario, kernel_time
 from trainsim.contracts.job import Job
 from trainsim.costs.kernels import alone
 from trainsim.errors import NotBuilt, ScenarioError
+from trainsim.frameworks import load_framework
 from trainsim.frameworks.software import profile_for
 from trainsim.hardware.gpu import load_gpu
 from trainsim.models.expert_operations import mixture
@@ -241,3 +242,17 @@ def test_notes_name_the_recipe(notes: str, recipe: str) -> None:
     row = Run(line=2, cells=ROW | {"precision": "fp8", "notes": notes, "gpu": "H100-SXM5-80GB"})
     assert scenario_of(row).scenario["training"]["fp8_recipe"] == recipe
     assert "fp8_recipe" not in scenario_of(Run(line=2, cells=ROW | {"notes": notes})).scenario["training"]
+
+
+@pytest.mark.parametrize(("experts", "dp", "ep"), [("128", "64", 64), ("32", "8", 8), ("", "8", None)])
+def test_a_dispatcher_between_ranks_needs_experts_on_them(experts: str, dp: str, ep: int | None) -> None:
+    """NVIDIA-NeMo/Automodel examples/llm_benchmark/gpt_oss: ep_size 64 and 8."""
+    cells = ROW | {"model_name": "gpt-oss", "num_experts": experts, "dp": dp, "num_gpus": dp, "ep": "1"}
+    one = scenario_of(Run(line=2, cells=cells | {"notes": "TE + DeepEP", "precision": "bf16"})).scenario
+    assert one.get("parallel", {}).get("ep") == ep
+
+
+def test_products_of_2025_are_faster_in_sixteen_bits_only() -> None:
+    speeds = [load_framework("nemo", precision).kernels.speeds.gemm for precision in ("bf16", "fp8", "mxfp8")]
+    assert speeds == [1.06, 1.0, 1.0]
+    assert load_framework("nemo-2024", "bf16").kernels.speeds.gemm == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import gcd
 from typing import Any, NamedTuple
 
 from trainsim.documents.catalogue import shipped
@@ -59,6 +60,10 @@ def sections_of(run: Run, *, family: str) -> Sections:
 
 def _parallel(run: Run) -> dict[str, Any]:
     degrees = {key: run.whole(key) or 1 for key in ("tp", "pp", "cp", "ep")}
+    if degrees["ep"] == 1 and re.search("deepep|hybridep", run.remarks, re.I):
+        # they send tokens to other ranks, so that experts are there: dealt to all replicas that they divide by, as in
+        # NVIDIA-NeMo/Automodel examples/llm_benchmark
+        degrees["ep"] = gcd(run.whole("num_experts") or 1, run.whole("dp") or 1)
     section: dict[str, Any] = {key: degree for key, degree in degrees.items() if degree > 1}
     if etp := run.whole("etp"):
         section["etp"] = etp
