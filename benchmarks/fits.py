@@ -11,7 +11,7 @@ constants changed; ``--write`` puts what they would be without each source into 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +66,8 @@ def main() -> None:
         print(f"{constant:36} {factor:6.3f}   leaving one source out {min(others):.3f} to {max(others):.3f}")
     _tell(given, whole, without)
     if options.write:
-        FILE.write_text(written(FILE.read_text(encoding="utf-8"), without), encoding="utf-8")
+        used = {(one.run.source, one.kernels) for one in sample}
+        FILE.write_text(written(FILE.read_text(encoding="utf-8"), without, used), encoding="utf-8")
 
 
 def sampled(each: int) -> Iterator[Sampled]:
@@ -156,13 +157,13 @@ def _tell(given: Sensitivities, whole: Mapping[str, float], without: Mapping[str
         print(f"{source:8} {'   '.join(parts)}")
 
 
-def written(text: str, without: Mapping[str, Mapping[str, float]]) -> str:
-    """left_out.yaml with the constants that each source's absence leaves."""
+def written(text: str, without: Mapping[str, Mapping[str, float]], used: Set[tuple[str, str]]) -> str:
+    """left_out.yaml with the constants that each source's absence leaves, of the sets that its own runs *used*."""
     kernels: dict[str, Any] = {}
     for source, factors in without.items():
         for constant, factor in factors.items():
             name, _, path = constant.partition(" ")
-            if abs(factor - 1.0) >= SAME and not path.startswith("gemm.speedup"):
+            if (source, name) in used and abs(factor - 1.0) >= SAME and not path.startswith("gemm.speedup"):
                 section, _, key = path.partition(".")
                 at = kernels.setdefault(source, {}).setdefault(name, {}).setdefault(section, {})
                 at[key] = round(factor * _value(name, path), 3)

@@ -198,7 +198,7 @@ def load_kernels(kernels: Spec, *, origin: Origin | None = None) -> KernelConsta
     Raises UnknownName, and InvalidData that names the file, the line and the key.
 
     >>> load_kernels("ampere").gemm.tiles[0]
-    Tile(m=256, n=128, efficiency=0.7545)
+    Tile(m=256, n=128, efficiency=0.771)
     """
     return _kernels(KERNELS.find(kernels, origin=origin))
 

@@ -53,7 +53,7 @@ def unfused(
     """The operators of a *kind* over *elements* numbers of *element* bytes, one after the other.
 
     >>> unfused("norm", "rmsnorm", "forward", 1.0, element=2)  # 4 passes in 16 bits, 7 in 32
-    MemoryBound(name='norm', kind='elementwise', nbytes=36.0, kernels=8)
+    MemoryBound(name='norm', kind='elementwise', nbytes=36.0, kernels=8, variant='tuned')
     """
     rows = [
         row
