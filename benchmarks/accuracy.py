@@ -12,7 +12,7 @@ docs/accuracy.md.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +37,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="Published runs, replayed.")
     parser.add_argument("--write", action="store_true", help="write what follows from the scores")
     options = parser.parse_args()
-    tables = {
-        "all": validate().scores,
-        "left out": validate(left_out=True).scores,
-        "nanotron": validate("nanotron").scores,
-    }
+    tell(
+        {"all": validate().scores, "left out": validate(left_out=True).scores, "nanotron": validate("nanotron").scores},
+        write=options.write,
+    )
+
+
+def tell(tables: Mapping[str, Sequence[Score]], *, write: bool) -> None:
+    """Print what follows from the scores of all *tables*, and write it."""
     for name, scores in tables.items():
         print(f"\n{name}: {overall(scores)}")
         print(*_lines(scores), sep="\n")
-    parts = parts_of_errors(tables["left out"])
+    parts = parts_of_errors(tables["all"], tables["left out"])
     ranges, within = fit(parts), coverage(parts)
     print("\nranges", dict(ranges.deviation), ranges.quantiles)
     print("coverage", {source: round(part, 2) for source, part in within.items()})
-    if options.write:
+    if write:
         RANGES.write_text(document(ranges, checked_of(tables["all"])), encoding="utf-8")
         EXPECTED.write_text(expected(tables["all"]), encoding="utf-8")
         PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), blocks(tables, within)), encoding="utf-8")

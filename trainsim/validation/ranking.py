@@ -11,8 +11,8 @@ from trainsim.validation.scores import Score
 
 SAME = 0.02
 """Layouts whose published times per sequence differ by less are alike: repeated runs differ by as much."""
-WHAT = ("source_id", "model_name", "layers", "gpu", "num_gpus", "seq_len", "precision", "framework")
-"""Columns that have to be equal for two rows to differ in their layout only."""
+WHAT = ("source", "model_name", "layers", "gpu", "num_gpus", "seq_len", "precision", "framework")
+"""Columns that have to be equal for two rows to differ in their layout only; ``source`` names the release too."""
 
 LAYOUT = (
     "tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "global_batch", "zero_stage", "zero_note", "recompute",

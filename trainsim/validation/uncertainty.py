@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import log1p
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ TAILS = (0.1, 0.9)
 """Of the errors that lie below and above a range of 80 %."""
 LEAST = 1e-3
 """The smallest deviation of a part that is looked for."""
+ASSUMED = {"GPU": 0.10, "scale": 0.03}
+"""Deviations of what no published run can tell: kernels that are derived from a datasheet, and each doubling of GPUs
+beyond the largest run."""
 ROUNDS = 60
 STEPS = (2.0, 1.25, 1.05)
 """Factors by which a deviation is changed while that helps."""
@@ -59,29 +62,31 @@ class Errors:
         )
 
 
-def errors_of(scores: Sequence[Score]) -> Errors:
-    """The errors of all scores that have one; sources weigh the same, and so do the configurations of each."""
-    known = [score for score in scores if score.predicted and score.published]
-    names = tuple(dict.fromkeys(name for score in known for name, _ in score.parts))
-    rows = [dict(score.parts) for score in known]
-    keys = [(s.run.source, s.run.text("model_name"), s.run.text("gpu")) for s in known]
+def errors_of(known: Sequence[Score], left_out: Sequence[Score]) -> Errors:
+    """The errors of all scores that have one: with all that is *known*, and with each run's source *left out*, where
+    nobody checked its software. Sources weigh the same, and so do the configurations of each."""
+    scores = [(s, 0.0) for s in known if s.error is not None] + [(s, 1.0) for s in left_out if s.error is not None]
+    names = tuple(dict.fromkeys(name for score, _ in scores for name, _ in score.parts))
+    rows = [dict(score.parts) | {"software": unknown, "GPU": 0.0} for score, unknown in scores]
+    keys = [(s.run.source, s.run.text("model_name"), s.run.text("gpu")) for s, _ in scores]
     alike, groups = Counter(keys), Counter(source for source, *_ in set(keys))
     return Errors(
-        values=np.array([log(s.predicted / s.published) for s in known]),  # type: ignore[operator]
+        values=np.array([log1p(score.error or 0.0) for score, _ in scores]),
         parts=np.array([[row.get(name, 0.0) for name in names] for row in rows]),
         names=names,
         weights=np.array([1.0 / alike[key] / groups[key[0]] for key in keys]),
-        sources=tuple(s.run.source for s in known),
+        sources=tuple(score.run.source for score, _ in scores),
     )
 
 
 def fit(errors: Errors) -> Fit:
     """The deviations under which the errors are likeliest (a Laplace distribution, whose tails are as heavy)."""
     variance = np.full(len(errors.names), 0.03**2)
+    told = [bool(column.any()) for column in errors.parts.T]
     best = _loss(errors, variance)
     for _ in range(ROUNDS):
         before = best
-        for column in range(len(variance)):
+        for column in np.flatnonzero(told):
             for factor in (*STEPS, *(1.0 / step for step in STEPS)):
                 tried = variance.copy()
                 tried[column] = max(tried[column] * factor**2, LEAST**2)
@@ -89,7 +94,8 @@ def fit(errors: Errors) -> Fit:
                     variance, best = tried, loss
         if before - best < 1e-9:
             break
-    deviation = {name: round(float(v) ** 0.5, 4) for name, v in zip(errors.names, variance, strict=True)}
+    found = zip(errors.names, variance, told, strict=True)
+    deviation = {name: round(float(v) ** 0.5, 4) if known else ASSUMED.get(name, 0.0) for name, v, known in found}
     scaled = errors.values / np.sqrt(errors.parts**2 @ variance)
     low, high = (_quantile(scaled, errors.weights, tail) for tail in TAILS)
     # An error of +5 % says that the measured time is lower than the predicted one.
@@ -97,14 +103,15 @@ def fit(errors: Errors) -> Fit:
 
 
 def coverage(errors: Errors) -> dict[str, float]:
-    """The part of each source's runs that lies in its range, when the source is left out of the fit."""
+    """The part of each source's left-out runs that lies in its range, when the source is left out of the fit too."""
     found = {}
+    unknown = errors.parts[:, errors.names.index("software")] > 0
     sources = np.array(errors.sources)
     for source in dict.fromkeys(errors.sources):
         left_out = sources == source
         fitted = fit(errors.of(~left_out))
-        inside = _inside(errors.of(left_out), fitted)
-        weights = errors.weights[left_out]
+        judged = left_out & unknown
+        inside, weights = _inside(errors.of(judged), fitted), errors.weights[judged]
         found[source] = float((inside * weights).sum() / weights.sum())
     return found
 
