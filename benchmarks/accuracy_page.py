@@ -67,9 +67,11 @@ def _overall(tables: Mapping[str, Scores], within: Mapping[str, float]) -> Itera
         )
     runs = {source: len(scores) for source, scores in by_source(tables["left out"]).items() if source in within}
     of_runs = sum(within[source] * count for source, count in runs.items()) / sum(runs.values())
+    values = within.values()
     yield (
-        f"* Ranges that should hold four of five steps hold {of_runs:.0%} of the runs, each source left out ({mean(within.values()):.0%} in "
-        f"the mean of sources, {median(within.values()):.0%} in the median: a source's errors are alike, so most sources lie inside or half outside)."
+        f"* Ranges that should hold four of five steps hold {of_runs:.0%} of the runs, each source left out: "
+        f"{mean(values):.0%} in the mean of sources and {median(values):.0%} in the median, for the errors of a source "
+        "are alike, so that most sources lie inside and some half outside."
     )
 
 
