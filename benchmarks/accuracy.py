@@ -20,7 +20,7 @@ import yaml
 
 from benchmarks.accuracy_page import blocks, picture, replaced
 from trainsim.validation.ranking import ranking
-from trainsim.validation.scores import Score, by_source, errors_of
+from trainsim.validation.scores import RunScore, by_source, errors_of
 from trainsim.validation.scoring import validate
 from trainsim.validation.summary import errors, overall
 from trainsim.validation.uncertainty import checked_of, coverage, document, fit
@@ -43,7 +43,7 @@ def main() -> None:
     )
 
 
-def tell(tables: Mapping[str, Sequence[Score]], *, write: bool) -> None:
+def tell(tables: Mapping[str, Sequence[RunScore]], *, write: bool) -> None:
     """Print what follows from the scores of all *tables*, and write it."""
     for name, scores in tables.items():
         print(f"\n{name}: {overall(scores)}")
@@ -59,7 +59,7 @@ def tell(tables: Mapping[str, Sequence[Score]], *, write: bool) -> None:
         picture(tables).savefig(PICTURE, dpi=110)
 
 
-def _lines(scores: Sequence[Score]) -> list[str]:
+def _lines(scores: Sequence[RunScore]) -> list[str]:
     lines = []
     for source, some in by_source(scores).items():
         if found := errors(errors_of(some)):
@@ -72,7 +72,7 @@ def _lines(scores: Sequence[Score]) -> list[str]:
     return lines
 
 
-def expected(scores: Sequence[Score]) -> str:
+def expected(scores: Sequence[RunScore]) -> str:
     """What the test of each source holds it to."""
     found: dict[str, Any] = {}
     for source, some in by_source(scores).items():

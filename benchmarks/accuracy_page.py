@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainsim.validation.ranking import ranking
-from trainsim.validation.scores import Score, by_source, errors_of
+from trainsim.validation.scores import RunScore, by_source, errors_of
 from trainsim.validation.summary import errors, overall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Scores = Sequence[Score]
+Scores = Sequence[RunScore]
 TOLD = 0.5
 """The largest error that the picture shows where it is; larger ones stand at its edge."""
 

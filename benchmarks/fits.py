@@ -25,7 +25,7 @@ from trainsim.study.runner import Runner
 from trainsim.study.trial import Trial
 from trainsim.validation.fitting import STEP, Sensitivities, equal_weights, fitted, left, sensitivities
 from trainsim.validation.mapping import scenario_of
-from trainsim.validation.published import Run, read_runs
+from trainsim.validation.published import PublishedRun, read_runs
 
 FILE = Path(__file__).parents[1] / "trainsim" / "validation" / "left_out.yaml"
 SETS = ("ampere", "hopper", "blackwell", "blackwell-ultra", "volta")
@@ -44,7 +44,7 @@ SAME = 0.002
 class Sampled(NamedTuple):
     """A published run, its scenario and the set of kernel constants of its GPU."""
 
-    run: Run
+    run: PublishedRun
     scenario: Mapping[str, Any]
     kernels: str
 
@@ -72,7 +72,7 @@ def main() -> None:
 
 def sampled(each: int) -> Iterator[Sampled]:
     """Up to *each* runs of every model, GPU and precision of a source, spread over its rows."""
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[PublishedRun]] = {}
     for run in read_runs():
         if run.step_time:
             key = (run.source, run.text("model_name"), run.text("gpu"), run.text("precision"))
@@ -139,7 +139,7 @@ def _has(kernels: str, path: str) -> bool:
         return False
 
 
-def _matters(path: str, run: Run) -> bool:
+def _matters(path: str, run: PublishedRun) -> bool:
     """Whether the constant is of the precision in which the run computed, or of all."""
     return "speedup" not in path or path.rpartition(".")[2] == run.text("precision")
 

@@ -158,8 +158,9 @@ def test_gathers_ahead_take_memory() -> None:
 
 
 def test_nothing_is_gathered_before_its_pass() -> None:
-    one = run(forward_prefetch=100, backward_prefetch=100)
-    assert one.step_time <= run().step_time * 1.01
+    fast = {"training__sequence_length": 4096}  # the host is ahead of the layers
+    one = run(forward_prefetch=100, backward_prefetch=100, **fast)
+    assert one.step_time <= run(**fast).step_time * 1.01
     assert most(one, "buffers") <= 2 * 2 * one.job.model.parameters
 
 

@@ -23,7 +23,7 @@ from trainsim.program.experts import expert_shape
 from trainsim.program.network import Network
 from trainsim.sharding.launches import shape_of
 from trainsim.validation.mapping import scenario_of
-from trainsim.validation.published import Run
+from trainsim.validation.published import PublishedRun
 
 MODEL: dict[str, Any] = {
     "name": "small", "family": "qwen3", "layers": 4, "hidden": 2048, "heads": 32, "kv_heads": 4, "ffn_hidden": 6144,
@@ -133,7 +133,7 @@ ROW = {
 
 def test_recipes_of_a_release_stand_in_for_what_a_row_does_not_say() -> None:
     def training(**cells: str) -> Any:
-        return scenario_of(Run(line=2, cells=ROW | cells)).scenario["training"]
+        return scenario_of(PublishedRun(line=2, cells=ROW | cells)).scenario["training"]
 
     assert training()["moe_overlap"]
     assert training(gpu="GB300-NVL72-279GB", model_name="deepseek-v3")["attention"] == "cudnn-fp8"
@@ -152,7 +152,7 @@ def test_recipes_of_a_release_stand_in_for_what_a_row_does_not_say() -> None:
 def test_a_model_that_predicts_further_leaves_its_last_stage_room() -> None:
     cells = ROW | {"model_name": "deepseek-v3", "layers": "61", "pp": "4", "vpp": "4", "dp": "2", "ep": "2"}
     one, other = (
-        scenario_of(Run(line=2, cells=cells | {"notes": f"NeMo container 26.04; {note}"})).scenario
+        scenario_of(PublishedRun(line=2, cells=cells | {"notes": f"NeMo container 26.04; {note}"})).scenario
         for note in ("model FLOPs may include one MTP layer", "without MTP")
     )
     assert (one["model"]["mtp_layers"], one["pipeline"]["layout"]) == (1, [4] * 15 + [1])
@@ -239,16 +239,16 @@ def test_a_recipe_of_another_precision_is_refused(precision: str, recipe: str, s
     [("fp8 recipe FP8-CS", "tensorwise"), ("delayed scaling", "delayed"), ("subchannel scaling", "blockwise")],
 )
 def test_notes_name_the_recipe(notes: str, recipe: str) -> None:
-    row = Run(line=2, cells=ROW | {"precision": "fp8", "notes": notes, "gpu": "H100-SXM5-80GB"})
+    row = PublishedRun(line=2, cells=ROW | {"precision": "fp8", "notes": notes, "gpu": "H100-SXM5-80GB"})
     assert scenario_of(row).scenario["training"]["fp8_recipe"] == recipe
-    assert "fp8_recipe" not in scenario_of(Run(line=2, cells=ROW | {"notes": notes})).scenario["training"]
+    assert "fp8_recipe" not in scenario_of(PublishedRun(line=2, cells=ROW | {"notes": notes})).scenario["training"]
 
 
 @pytest.mark.parametrize(("experts", "dp", "ep"), [("128", "64", 64), ("32", "8", 8), ("", "8", None)])
 def test_a_dispatcher_between_ranks_needs_experts_on_them(experts: str, dp: str, ep: int | None) -> None:
     """NVIDIA-NeMo/Automodel examples/llm_benchmark/gpt_oss: ep_size 64 and 8."""
     cells = ROW | {"model_name": "gpt-oss", "num_experts": experts, "dp": dp, "num_gpus": dp, "ep": "1"}
-    one = scenario_of(Run(line=2, cells=cells | {"notes": "TE + DeepEP", "precision": "bf16"})).scenario
+    one = scenario_of(PublishedRun(line=2, cells=cells | {"notes": "TE + DeepEP", "precision": "bf16"})).scenario
     assert one.get("parallel", {}).get("ep") == ep
 
 

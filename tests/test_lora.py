@@ -172,7 +172,8 @@ def test_a_tied_embedding_is_not_reduced() -> None:
 
 
 def test_a_run_is_faster_and_smaller_than_full_training() -> None:
-    full, tuned = scenario().run(), scenario(**SMALL).run()
+    longer = {"training__sequence_length": 4096}  # the host is ahead of the layers
+    full, tuned = scenario(**longer).run(), scenario(**SMALL, **longer).run()
     assert tuned.step_time < full.step_time
     assert tuned.memory.peak < full.memory.peak
     assert tuned.parameters["trainable"] == 8 * 2 * 16 * 1024 + 8 * 16 * (1024 + 512)

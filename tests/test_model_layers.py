@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -170,7 +171,9 @@ def test_fp8_reaches_the_linear_layers_only(precision: str) -> None:
 def test_mxfp8_keeps_a_scale_per_32_numbers_and_casts_in_blocks() -> None:
     """Of the bytes that fp8 saves of an activation, one 32nd comes back as scales (OCP microscaling formats 1.0)."""
     model, style = load_model("llama-3-8b"), style_of(load_framework("megatron-core"), "flash2")
-    layers = {p: layer_operations(model.kind, shape_of(model, precision=p), style) for p in ("bf16", "fp8", "mxfp8")}
+    recipes = {"bf16": None, "fp8": "tensorwise", "mxfp8": "mxfp8"}
+    shapes = {p: replace(shape_of(model, precision=p), fp8_recipe=recipe) for p, recipe in recipes.items()}
+    layers = {p: layer_operations(model.kind, shape, style) for p, shape in shapes.items()}
     spared = [saved(layers["bf16"]) - saved(layers[p]) for p in ("fp8", "mxfp8")]
     assert spared[1] / spared[0] == pytest.approx(31 / 32)
     casts = {p: {w.kind for w in works(layers[p], *ALL) if w.name.endswith(" cast")} for p in layers}

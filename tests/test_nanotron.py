@@ -19,8 +19,8 @@ from trainsim.program.parts import Parts, work_out
 from trainsim.scenario.scenario import Scenario
 from trainsim.validation.mapping import scenario_of
 from trainsim.validation.nanotron import as_usual, stages_of
-from trainsim.validation.published import TABLES, Run
-from trainsim.validation.scores import Score
+from trainsim.validation.published import TABLES, PublishedRun
+from trainsim.validation.scores import RunScore
 from trainsim.validation.scoring import replayed
 from trainsim.validation.summary import room
 
@@ -32,7 +32,7 @@ SAMPLE = ("N177", "N198", "N300", "N370", "N399", "N632", "N806", "N1022", "N114
 def three_billion(**changes: Any) -> Parts:
     """The sweep's model on 16 H100, worked out."""
     cells = SWEEP["N806"] | {name: str(value) for name, value in changes.items() if "__" not in name}
-    base = Scenario.from_dict(scenario_of(Run(line=1, cells=as_usual(cells))).scenario)
+    base = Scenario.from_dict(scenario_of(PublishedRun(line=1, cells=as_usual(cells))).scenario)
     others = {name.replace("__", "."): value for name, value in changes.items() if "__" in name}
     return work_out(base.replace(others).resolve())
 
@@ -79,7 +79,7 @@ def test_failed_runs_give_their_batch_in_tokens() -> None:
     ],
 )
 def test_the_state_of_the_software_is_told_by_the_columns(run: str, profile: str) -> None:
-    assert scenario_of(Run(line=1, cells=as_usual(SWEEP[run]))).software.profile == profile
+    assert scenario_of(PublishedRun(line=1, cells=as_usual(SWEEP[run]))).software.profile == profile
 
 
 # what collectives and messages wait for
@@ -193,9 +193,9 @@ def test_profiles_differ_in_what_waits() -> None:
 def test_a_sample_of_the_sweep() -> None:
     errors, peaks, told = [], [], []
     for name in SAMPLE:
-        run = Run(line=1, cells=as_usual(SWEEP[name]))
+        run = PublishedRun(line=1, cells=as_usual(SWEEP[name]))
         value = replayed(Scenario.from_dict(scenario_of(run).scenario).run())
-        score = Score(run=run, published=run.step_time, predicted=value.step_time, fits=value.fits)
+        score = RunScore(run=run, published=run.step_time, predicted=value.step_time, fits=value.fits)
         told.append(score)
         if not score.ran_out:
             errors.append(abs(score.error or 1.0))
@@ -208,8 +208,8 @@ def test_a_sample_of_the_sweep() -> None:
 
 
 def test_who_had_room() -> None:
-    def score(oom: str, fits: bool) -> Score:
-        return Score(run=Run(line=1, cells={"oom": oom}), published=None, fits=fits)
+    def score(oom: str, fits: bool) -> RunScore:
+        return RunScore(run=PublishedRun(line=1, cells={"oom": oom}), published=None, fits=fits)
 
     assert room([score("False", True), score("", True)]) is None
     found = room([score("True", True), score("True", False), score("False", False), score("False", True)])

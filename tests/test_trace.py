@@ -86,7 +86,7 @@ def test_what_passes_do_is_known_from_the_kinds_of_their_spans():
     for rank in run.pipeline:
         mine, theirs = passes_of(lanes, rank), passes_of(run.lanes, int(run.trace.rank_class[rank]))
         assert mine.work == theirs.work
-        assert mine.start == pytest.approx(theirs.start, abs=2e-5)  # where F meets B, a host span may be either's
+        assert mine.start == pytest.approx(theirs.start, abs=3e-5)  # where F meets B, a host span may be either's
 
 
 ONE = {"rank": [0], "chain": ["compute"], "name": ["a"], "kind": ["forward"], "microbatch": [0], "layer": [0]}

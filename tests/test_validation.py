@@ -23,9 +23,9 @@ from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import without
 from trainsim.validation.machines import machine_of
 from trainsim.validation.mapping import scenario_of
-from trainsim.validation.published import SHIPPED, TABLES, Run, Unreadable, read_runs
+from trainsim.validation.published import SHIPPED, TABLES, PublishedRun, UnreadableCell, read_runs
 from trainsim.validation.ranking import ranking
-from trainsim.validation.scores import Score
+from trainsim.validation.scores import RunScore
 from trainsim.validation.summary import errors
 
 RUNS = list(read_runs())
@@ -43,9 +43,9 @@ CELLS = {
 }  # fmt: skip
 
 
-def run(**cells: str) -> Run:
+def run(**cells: str) -> PublishedRun:
     """A row of a made-up source."""
-    return Run(line=2, cells={**CELLS, **cells})
+    return PublishedRun(line=2, cells={**CELLS, **cells})
 
 
 def status(*words: str) -> int:
@@ -99,7 +99,7 @@ def test_sizes_of_shipped_models_are_those_of_the_columns() -> None:
 
 def test_the_source_of_a_row_changes_nothing() -> None:
     row = next(row for row in RUNS if row.id == "S17-089")
-    other = Run(line=2, cells={**row.cells, "id": "Z-1", "source_id": "Z", "source": "somebody else"})
+    other = PublishedRun(line=2, cells={**row.cells, "id": "Z-1", "source_id": "Z", "source": "somebody else"})
     assert scenario_of(other).scenario == scenario_of(row).scenario
 
 
@@ -170,7 +170,7 @@ def test_rules(cells: dict[str, str], path: tuple[str, str], value: object) -> N
     ],
 )
 def test_what_is_no_value_is_said(cells: dict[str, str], says: str) -> None:
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableCell) as raised:
         scenario_of(run(**cells))
     assert says in str(raised.value)
 
@@ -290,8 +290,8 @@ def test_no_source_gets_worse(source: str) -> None:
 # rankings, ranges and fits
 
 
-def score(published: float, predicted: float, **cells: str) -> Score:
-    return Score(run=run(**cells), published=published, predicted=predicted)
+def score(published: float, predicted: float, **cells: str) -> RunScore:
+    return RunScore(run=run(**cells), published=published, predicted=predicted)
 
 
 def test_ranking_counts_pairs_and_regret() -> None:
@@ -346,7 +346,7 @@ def test_ranges_fitted_on_some_sources_hold_others() -> None:
     rng = np.random.default_rng(1)
     parts = np.stack([np.ones(3000), rng.integers(0, 2, 3000).astype(float)], axis=1)
     values = rng.laplace(0.0, np.sqrt(parts**2 @ np.array([0.03, 0.2]) ** 2))
-    given = uncertainty.Errors(
+    given = uncertainty.ErrorTable(
         values=values,
         parts=parts,
         names=("every run", "software"),

@@ -13,7 +13,7 @@ RECIPES_OF = {"fp8": ("delayed", "tensorwise", "blockwise"), "mxfp8": ("mxfp8",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class CastRecipe:
     """Bytes per element of a tensor in 16 bits that is cast; ``products`` names the speed of the products, if it is not
     the precision's."""
 
@@ -44,10 +44,10 @@ class Recipe:
 
 
 @lru_cache(maxsize=1)
-def recipes() -> Mapping[str, Recipe]:
+def recipes() -> Mapping[str, CastRecipe]:
     """All recipes by name.
 
     >>> sorted(recipes())
     ['blockwise', 'delayed', 'mxfp8', 'nvfp4', 'tensorwise']
     """
-    return {name: Recipe(**row) for name, row in shipped("models", "fp8_recipes").data["recipes"].items()}
+    return {name: CastRecipe(**row) for name, row in shipped("models", "fp8_recipes").data["recipes"].items()}

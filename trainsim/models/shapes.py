@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trainsim.frameworks import Framework
 from trainsim.frameworks.fused import FUSED, Fused
 from trainsim.frameworks.kept import Saved
-from trainsim.models.fp8_recipes import Recipe, recipes
+from trainsim.models.fp8_recipes import CastRecipe, recipes
 
 SINGLE = 4  # bytes of a number in single precision
 LOW_PRECISION = {"fp8": 1.0, "blockwise": 1.0 + 4 / 128, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.55}
@@ -113,7 +113,7 @@ class Shape:
         return LOW_PRECISION[self.precision] if self.precision in EIGHT_BITS else self.element
 
     @property
-    def recipe(self) -> Recipe | None:
+    def recipe(self) -> CastRecipe | None:
         """How numbers of low precision are made for a linear layer."""
         return None if self.fp8_recipe is None else recipes()[self.fp8_recipe]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from trainsim.errors import InvalidData
 from trainsim.validation.nanotron import SIGNS as NANOTRON
 from trainsim.validation.nanotron import as_usual as of_nanotron
-from trainsim.validation.published import Form, Run, read_runs
+from trainsim.validation.published import Form, PublishedRun, read_runs
 
 FORMS: tuple[tuple[frozenset[str], Form], ...] = ((NANOTRON, of_nanotron),)
 """Columns by which a form is known, and what makes the usual columns of its own."""
 
 
-def rows_of(path: str | Path) -> Iterator[Run]:
+def rows_of(path: str | Path) -> Iterator[PublishedRun]:
     """The runs of a table in any of the forms, in order. Raises InvalidData for a file that is none of them."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trainsim.documents.catalogue import shipped
 from trainsim.hardware.cluster import load_topology
-from trainsim.validation.published import Run, Unreadable
+from trainsim.validation.published import PublishedRun, UnreadableCell
 
 NICS = re.compile(r"(\d+)\s*x[^0-9;,(+]*?(?:(?:ConnectX|CX)-?\d+[^0-9;,(+]*)?(\d+)\s*G(?:b(?:it)?)?(?:/s|ps)?", re.I)
 WHOLE = re.compile(r"(?<![\dx.])(\d+)\s*Gb(?:it)?(?:/s|ps)? per (node|GPU)", re.I)
@@ -19,25 +19,25 @@ INSIDE = re.compile(r"^\W*NV(?:Link|Switch)|single node|\bNVL\d+", re.I)
 """What speaks of links inside a node only."""
 
 
-class Machine(NamedTuple):
+class PublishedMachine(NamedTuple):
     """The ``cluster`` section, and what the source does not say of it."""
 
     cluster: Mapping[str, Any]
     assumed: tuple[str, ...]
 
 
-def machine_of(run: Run) -> Machine:
-    """The machine of *run*. Raises Unreadable for a GPU that no topology has.
+def machine_of(run: PublishedRun) -> PublishedMachine:
+    """The machine of *run*. Raises UnreadableCell for a GPU that no topology has.
 
     >>> cells = {"gpu": "A100-SXM4-80GB", "num_gpus": "16", "gpus_per_node": "8", "interconnect": "4x100Gb/s RoCE"}
-    >>> machine = machine_of(Run(line=2, cells=cells)).cluster
+    >>> machine = machine_of(PublishedRun(line=2, cells=cells)).cluster
     >>> machine["topology"], machine["gpus"], machine["nics_per_node"], machine["nic_bandwidth"]
     ('dgx_a100', 16, 4, '100Gbps')
     """
     gpu, network = run.text("gpu"), run.text("interconnect")
     row = next((row for row in _rows("machines") if _matches(row, gpu=gpu, interconnect=network)), None)
     if row is None:
-        raise Unreadable(f"gpu = {gpu!r} is none of the catalogue's")
+        raise UnreadableCell(f"gpu = {gpu!r} is none of the catalogue's")
     topology = load_topology(row["topology"], nodes=1)
     gpus = run.wanted("num_gpus")
     cluster: dict[str, Any] = {"topology": row["topology"]}
@@ -51,10 +51,10 @@ def machine_of(run: Run) -> Machine:
             assumed.append(f"network of {row['topology']}")
         named = next((r["collectives"] for r in _rows("networks") if _matches(r, interconnect=network)), None)
         cluster |= nics | ({"collectives": named} if named and "EFA" not in row.get("interconnect", "") else {})
-    return Machine(cluster, tuple(assumed))
+    return PublishedMachine(cluster, tuple(assumed))
 
 
-def _nodes(run: Run, gpus: int, usual: int) -> dict[str, Any]:
+def _nodes(run: PublishedRun, gpus: int, usual: int) -> dict[str, Any]:
     """How many GPUs in all, and in a node where that is not the topology's number.
 
     A rack is a node here, whatever the source calls one; a job of several racks has 64 GPUs in each where that divides.
@@ -69,7 +69,7 @@ def _nodes(run: Run, gpus: int, usual: int) -> dict[str, Any]:
     return {"gpus": gpus} if per_node == usual else {"gpus": gpus, "gpus_per_node": per_node}
 
 
-def _nics(network: str, run: Run, usual: int) -> dict[str, Any]:
+def _nics(network: str, run: PublishedRun, usual: int) -> dict[str, Any]:
     """NICs of a node and their rate, where the source prints them; racks keep theirs, whose nodes are other things."""
     if usual > 16:
         return {}

@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 
 from trainsim.validation.machines import machine_of
 from trainsim.validation.models import model_of
-from trainsim.validation.published import Run
-from trainsim.validation.software import Software, software_of
+from trainsim.validation.published import PublishedRun
+from trainsim.validation.software import SoftwareOfRun, software_of
 from trainsim.validation.training import sections_of
 
 DETAIL = "block"
 """Steps are compared, not timelines: an interval per pass is enough, and quick."""
 
 
-class Mapped(NamedTuple):
+class MappedRun(NamedTuple):
     """A row as a scenario, and in words what was assumed where the source says nothing."""
 
     scenario: dict[str, Any]
-    software: Software
+    software: SoftwareOfRun
     assumed: tuple[str, ...]
 
 
-def scenario_of(run: Run) -> Mapped:
-    """The scenario of *run*. Raises Unreadable for cells that are no values of their columns.
+def scenario_of(run: PublishedRun) -> MappedRun:
+    """The scenario of *run*. Raises UnreadableCell for cells that are no values of their columns.
 
     >>> from trainsim.validation.published import read_runs
     >>> run = next(run for run in read_runs() if run.id == "S4-004")
@@ -48,10 +48,10 @@ def scenario_of(run: Run) -> Mapped:
         **{key: dict(section) for key, section in sections.data.items()},
         "simulation": {"detail": DETAIL},
     }
-    return Mapped(_remarked(data, run), software, (*software.assumed, *machine.assumed, *sections.assumed))
+    return MappedRun(_remarked(data, run), software, (*software.assumed, *machine.assumed, *sections.assumed))
 
 
-def _remarked(data: dict[str, Any], run: Run) -> dict[str, Any]:
+def _remarked(data: dict[str, Any], run: PublishedRun) -> dict[str, Any]:
     """*data* with what remarks say was on or off."""
     flags, training = run.text("overlap_flags"), data["training"]
     if (overlap := _tensor_overlap(flags, data)) is not None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from trainsim.documents.catalogue import shipped
-from trainsim.validation.published import Run
+from trainsim.validation.published import PublishedRun
 
 LORA_RANK = 16
 """Of adapters whose rank nobody tells."""
@@ -17,11 +17,11 @@ FAMILIES = {"gpt": "gpt", "llama": "llama", "moe": "llama", "bert": "gpt"}
 """Families of the column ``family`` as the catalogue has them."""
 
 
-def model_of(run: Run) -> dict[str, Any]:
-    """The ``model`` section. Raises Unreadable for sizes that are none.
+def model_of(run: PublishedRun) -> dict[str, Any]:
+    """The ``model`` section. Raises UnreadableCell for sizes that are none.
 
     >>> cells = {"model_name": "deepseek-v3", "layers": "8", "hidden": "7168", "heads": "128", "num_experts": "256"}
-    >>> model_of(Run(line=2, cells=cells))
+    >>> model_of(PublishedRun(line=2, cells=cells))
     {'base': 'deepseek-v3', 'layers': 8}
     """
     row = next((row for row in _rows() if re.search(row["name"], run.text("model_name"), re.I)), {})
@@ -48,12 +48,12 @@ def model_of(run: Run) -> dict[str, Any]:
     }
 
 
-def predicts_further(run: Run) -> bool:
+def predicts_further(run: PublishedRun) -> bool:
     """Whether the notes say that the model also predicts the token after the next (DeepSeek-V3's MTP layer)."""
     return "MTP layer" in run.text("notes")
 
 
-def _head_size(run: Run) -> dict[str, Any]:
+def _head_size(run: PublishedRun) -> dict[str, Any]:
     """The size of a head, where it is not what heads share of the hidden size."""
     size = run.whole("head_dim")
     if size is None or (size * run.wanted("heads") == run.wanted("hidden")):
@@ -61,13 +61,13 @@ def _head_size(run: Run) -> dict[str, Any]:
     return {"head_dim": size}
 
 
-def _flags(run: Run) -> dict[str, Any]:
+def _flags(run: PublishedRun) -> dict[str, Any]:
     gated, tied = run.flag("gated_mlp"), run.flag("tied_embeddings")
     told = {"gated_mlp": gated, "tied_embeddings": tied}
     return {key: value for key, value in told.items() if value is not None}
 
 
-def _experts(run: Run) -> dict[str, Any]:
+def _experts(run: PublishedRun) -> dict[str, Any]:
     experts = run.whole("num_experts")
     if not experts:
         return {}
@@ -82,10 +82,10 @@ def _experts(run: Run) -> dict[str, Any]:
     return {"moe": moe}
 
 
-def _adapters(run: Run) -> dict[str, Any]:
+def _adapters(run: PublishedRun) -> dict[str, Any]:
     """Low-rank adapters on frozen weights, where the model's name or remarks speak of them; rank 16 unless it is said.
 
-    >>> _adapters(Run(line=2, cells={"model_name": "llama2-70b LoRA r=8"}))
+    >>> _adapters(PublishedRun(line=2, cells={"model_name": "llama2-70b LoRA r=8"}))
     {'lora': {'rank': 8}}
     """
     text = "; ".join((run.text("model_name"), run.text("kind"), run.remarks))

@@ -11,7 +11,7 @@ from trainsim.scenario.checks import Fault
 from trainsim.scenario.layout import balanced, derive
 from trainsim.schedules import schedules
 from trainsim.validation.models import predicts_further
-from trainsim.validation.published import Run, Unreadable
+from trainsim.validation.published import PublishedRun, UnreadableCell
 
 OTHER_NAMES = {
     "zb-1p": "zb-h1",  # the automatic schedules of arXiv 2401.10241 under the memory of 1F1B, and under twice as much
@@ -32,10 +32,12 @@ LAYERS_PER_CHUNK = 2
 """Of an interleaved pipeline whose chunks the source does not give: a chunk of about so many."""
 
 
-def pipeline_of(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
-    """The ``pipeline`` section; *assume* hears what the source leaves open. Raises Unreadable for an unknown schedule.
+def pipeline_of(run: PublishedRun, assume: Callable[[str], None]) -> dict[str, Any]:
+    """The ``pipeline`` section; *assume* hears what the source leaves open.
 
-    >>> pipeline_of(Run(line=2, cells={"pp": "4", "layers": "30", "schedule": "ZB-V"}), print)
+    Raises UnreadableCell for an unknown schedule.
+
+    >>> pipeline_of(PublishedRun(line=2, cells={"pp": "4", "layers": "30", "schedule": "ZB-V"}), print)
     {'schedule': 'zb-v', 'chunks': 2}
     """
     stages = run.whole("pp") or 1
@@ -53,7 +55,7 @@ def pipeline_of(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     return section | _stages(run, layers, stages, max(chunks, 1), assume)
 
 
-def _stages(run: Run, layers: int, stages: int, chunks: int, assume: Callable[[str], None]) -> dict[str, Any]:
+def _stages(run: PublishedRun, layers: int, stages: int, chunks: int, assume: Callable[[str], None]) -> dict[str, Any]:
     """Chunks, and which layers each stage has where they do not divide."""
     section: dict[str, Any] = {"chunks": chunks} if chunks > 1 else {}
     if told := run.text("layout"):
@@ -90,7 +92,7 @@ def _schedule(text: str) -> str:
     try:
         return schedules.canonical(name)
     except UnknownName as unknown:
-        raise Unreadable(f"schedule = {text!r}: {unknown}") from None
+        raise UnreadableCell(f"schedule = {text!r}: {unknown}") from None
 
 
 def _chunks(layers: int, stages: int) -> int:

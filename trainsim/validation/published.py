@@ -19,12 +19,12 @@ TIMES = ("derived_step_time_s", "step_time_s", "tokens_per_s_per_gpu", "samples_
 """Columns of which a row has one at least, or it has no time to compare with."""
 
 
-class Unreadable(TrainsimError):
+class UnreadableCell(TrainsimError):
     """A cell of a row is no value of its column; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PublishedRun:
     """One row: texts as printed (empty where blank), numbers or None; seconds, tokens and GB as the columns say.
 
     >>> run = next(iter(read_runs(SHIPPED)))
@@ -49,7 +49,7 @@ class Run:
         return (self.cells.get(column) or "").strip()
 
     def number(self, column: str) -> float | None:
-        """The number in the cell; None where it is blank. Raises Unreadable."""
+        """The number in the cell; None where it is blank. Raises UnreadableCell."""
         text = self.text(column)
         if not text or text.lower() in ("nan", "none", "null"):
             return None
@@ -58,27 +58,27 @@ class Run:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise Unreadable(f"{column} = {text!r} is no number")
+            raise UnreadableCell(f"{column} = {text!r} is no number")
         return value
 
     def whole(self, column: str, otherwise: int | None = None) -> int | None:
-        """The whole number in the cell; *otherwise* where it is blank. Raises Unreadable."""
+        """The whole number in the cell; *otherwise* where it is blank. Raises UnreadableCell."""
         value = self.number(column)
         if value is None:
             return otherwise
         if value != int(value) or value < 0:
-            raise Unreadable(f"{column} = {self.text(column)!r} is no whole number")
+            raise UnreadableCell(f"{column} = {self.text(column)!r} is no whole number")
         return int(value)
 
     def wanted(self, column: str) -> int:
-        """The whole number above 0 that has to be in the cell. Raises Unreadable."""
+        """The whole number above 0 that has to be in the cell. Raises UnreadableCell."""
         value = self.whole(column)
         if not value:
-            raise Unreadable(f"{column} is {'blank' if value is None else 0}; a run needs it")
+            raise UnreadableCell(f"{column} is {'blank' if value is None else 0}; a run needs it")
         return value
 
     def flag(self, column: str) -> bool | None:
-        """Yes or no; None where it is blank. Raises Unreadable."""
+        """Yes or no; None where it is blank. Raises UnreadableCell."""
         text = self.text(column).lower()
         if text in ("", "nan", "none", "unknown"):
             return None
@@ -86,7 +86,7 @@ class Run:
             return True
         if text in ("0", "0.0", "false", "no"):
             return False
-        raise Unreadable(f"{column} = {text!r} is neither yes (1) nor no (0)")
+        raise UnreadableCell(f"{column} = {text!r} is neither yes (1) nor no (0)")
 
     @property
     def remarks(self) -> str:
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def step_time(self) -> float | None:
-        """Seconds per step: printed, or from the printed speed. Raises Unreadable."""
+        """Seconds per step: printed, or from the printed speed. Raises UnreadableCell."""
         for column in TIMES[:2]:
             if value := self._above_zero(column):
                 return value
@@ -109,12 +109,12 @@ class Run:
     def _above_zero(self, column: str) -> float | None:
         value = self.number(column)
         if value is not None and value <= 0:
-            raise Unreadable(f"{column} = {self.text(column)!r} is not above 0")
+            raise UnreadableCell(f"{column} = {self.text(column)!r} is not above 0")
         return value
 
     @property
     def peak_memory(self) -> float | None:
-        """Measured peak, bytes. GiB where the note says so, and of nvidia-smi. Raises Unreadable."""
+        """Measured peak, bytes. GiB where the note says so, and of nvidia-smi. Raises UnreadableCell."""
         value = self.number("peak_mem_GB")
         if value is None:
             return None
@@ -137,7 +137,7 @@ Form = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Makes a row of the usual columns of one with columns of its own."""
 
 
-def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[Run]:
+def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[PublishedRun]:
     """The rows of a CSV file with the columns of the shipped one, or of which *form* makes those, in order.
 
     Unknown columns are ignored.
@@ -151,7 +151,7 @@ def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[Run]:
             for cells in table:
                 known = {(key or "").strip(): value for key, value in cells.items() if isinstance(value, str)}
                 if any(value.strip() for value in known.values()):
-                    yield Run(line=table.line_num, cells=form(known))
+                    yield PublishedRun(line=table.line_num, cells=form(known))
     except FileNotFoundError:
         raise InvalidData(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:

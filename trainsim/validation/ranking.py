@@ -7,7 +7,7 @@ from itertools import combinations
 from statistics import mean
 from typing import NamedTuple
 
-from trainsim.validation.scores import Score
+from trainsim.validation.scores import RunScore
 
 SAME = 0.02
 """Layouts whose published times per sequence differ by less are alike: repeated runs differ by as much."""
@@ -32,7 +32,7 @@ class Ranking(NamedTuple):
     largest_regret: float
 
 
-def ranking(scores: Iterable[Score]) -> Ranking | None:
+def ranking(scores: Iterable[RunScore]) -> Ranking | None:
     """The ranking of all groups that have two different layouts; None where there is none."""
     groups = [group for group in _groups(scores) if len(group) > 1]
     pairs = [right for group in groups for right in _pairs(group)]
@@ -42,7 +42,7 @@ def ranking(scores: Iterable[Score]) -> Ranking | None:
     return Ranking(len(pairs), sum(pairs) / len(pairs), len(groups), mean(regrets), max(regrets))
 
 
-def _groups(scores: Iterable[Score]) -> list[list[tuple[float, float]]]:
+def _groups(scores: Iterable[RunScore]) -> list[list[tuple[float, float]]]:
     """(published, predicted) seconds per sequence of the layouts of each group; repeated layouts by their mean."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
     for score in scores:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainsim.validation.published import Run
+from trainsim.validation.published import PublishedRun
 
 COLUMNS = (
     "id", "source_id", "published_s", "predicted_s", "error", "memory_published", "memory_predicted", "memory_error",
@@ -15,11 +15,11 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class RunScore:
     """One published run: seconds and bytes, ``reason`` why it could not be said, ``assumed`` what its source leaves
     open, ``parts`` the weights of the parts of its error."""
 
-    run: Run = field(repr=False)
+    run: PublishedRun = field(repr=False)
     published: float | None
     predicted: float | None = None
     memory_published: float | None = None
@@ -56,14 +56,14 @@ class Score:
         return dict(zip(COLUMNS, values, strict=True))
 
 
-def by_source(scores: Iterable[Score]) -> dict[str, list[Score]]:
+def by_source(scores: Iterable[RunScore]) -> dict[str, list[RunScore]]:
     """Scores by source, in the order of the rows."""
-    found: dict[str, list[Score]] = {}
+    found: dict[str, list[RunScore]] = {}
     for score in scores:
         found.setdefault(score.run.source, []).append(score)
     return found
 
 
-def errors_of(scores: Iterable[Score]) -> Iterator[float]:
+def errors_of(scores: Iterable[RunScore]) -> Iterator[float]:
     """The errors of those that have one."""
     return (error for score in scores if (error := score.error) is not None)

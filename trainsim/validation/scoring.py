@@ -16,8 +16,8 @@ from trainsim.study.trial import Trial
 from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import without
 from trainsim.validation.mapping import scenario_of
-from trainsim.validation.published import SHIPPED, TABLES, Run
-from trainsim.validation.scores import COLUMNS, Score
+from trainsim.validation.published import SHIPPED, TABLES, PublishedRun
+from trainsim.validation.scores import COLUMNS, RunScore
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,7 +42,7 @@ class Replayed:
 class Validation:
     """All scores in the order of the rows; ``interrupted``: those that were not run by then say so."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[RunScore, ...]
     interrupted: bool = False
 
     def frame(self) -> DataFrame:
@@ -111,17 +111,17 @@ def replayed(result: Result) -> Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Mapped:
-    score: Score
+    score: RunScore
     trial: Trial | None
 
 
-def _mapped(run: Run, left_out: bool) -> _Mapped:
+def _mapped(run: PublishedRun, left_out: bool) -> _Mapped:
     """A row as a trial, or its score with the reason why it is none."""
     published = memory = None
     try:
         published, memory = run.step_time, run.peak_memory
         mapped = scenario_of(run)
-        score = Score(
+        score = RunScore(
             run=run,
             published=published,
             memory_published=memory,
@@ -131,23 +131,23 @@ def _mapped(run: Run, left_out: bool) -> _Mapped:
         scenario = without(run.source, mapped.scenario) if left_out else mapped.scenario
         return _Mapped(score, Trial(base=Scenario.from_dict(scenario), name=run.id))
     except TrainsimError as error:
-        return _Mapped(Score(run=run, published=published, memory_published=memory, reason=str(error)), None)
+        return _Mapped(RunScore(run=run, published=published, memory_published=memory, reason=str(error)), None)
 
 
-def _scored(score: Score, value: Replayed | None, reason: str) -> Score:
+def _scored(score: RunScore, value: Replayed | None, reason: str) -> RunScore:
     """*score* with what its trial gave."""
     if value is None:
-        return Score(**_values(score) | {"reason": reason})
+        return RunScore(**_values(score) | {"reason": reason})
     peak = dict(value.peaks)[score.run.memory_measure] if score.memory_published else None
     found = {"predicted": value.step_time, "parts": value.parts, "memory_predicted": peak, "fits": value.fits}
-    return Score(**_values(score) | found)
+    return RunScore(**_values(score) | found)
 
 
-def _values(score: Score) -> dict[str, Any]:
+def _values(score: RunScore) -> dict[str, Any]:
     return {name: getattr(score, name) for name in score.__dataclass_fields__}
 
 
-def _of_sources(rows: list[Run], sources: Sequence[str]) -> list[Run]:
+def _of_sources(rows: list[PublishedRun], sources: Sequence[str]) -> list[PublishedRun]:
     known = dict.fromkeys(run.source for run in rows)
     for source in sources:
         if source not in known:

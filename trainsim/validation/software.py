@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from trainsim.frameworks import load_framework
 from trainsim.frameworks.software import profile_for
-from trainsim.validation.published import Run
+from trainsim.validation.published import PublishedRun
 from trainsim.validation.strategy import strategy_of
 
 TOLD = (re.compile(r"container (\d[\d.]*\d)"), re.compile(r"(fused cross entropy)"))
 """What the notes of a row tell of the software itself: the release of the container that held it, and an option."""
 
 
-class Software(NamedTuple):
+class SoftwareOfRun(NamedTuple):
     """The name of a profile, whose software it is, and what was assumed."""
 
     profile: str
@@ -22,22 +22,22 @@ class Software(NamedTuple):
     assumed: tuple[str, ...]
 
 
-def called(run: Run) -> str:
+def called(run: PublishedRun) -> str:
     """What the source calls the software, with what the notes tell of it.
 
-    >>> called(Run(line=2, cells={"framework": "Megatron-Bridge", "notes": "NeMo container 26.06; dropless"}))
+    >>> called(PublishedRun(line=2, cells={"framework": "Megatron-Bridge", "notes": "NeMo container 26.06; dropless"}))
     'Megatron-Bridge 26.06'
     """
     told = (found[1] for pattern in TOLD if (found := pattern.search(run.text("notes"))))
     return " ".join((run.text("framework"), *told))
 
 
-def software_of(run: Run) -> Software:
+def software_of(run: PublishedRun) -> SoftwareOfRun:
     """The profile for *run*.
 
-    >>> software_of(Run(line=2, cells={"framework": "Megatron-LM", "year": "2021", "zero_stage": "1"})).profile
+    >>> software_of(PublishedRun(line=2, cells={"framework": "Megatron-LM", "year": "2021", "zero_stage": "1"})).profile
     'megatron-2021'
     """
     chosen = profile_for(called(run), year=run.whole("year"), sharding=strategy_of(run))
     assumed = () if chosen.known else (f"{chosen.why}: {chosen.assumed}" if chosen.assumed else chosen.why,)
-    return Software(chosen.profile, load_framework(chosen.profile).family, assumed)
+    return SoftwareOfRun(chosen.profile, load_framework(chosen.profile).family, assumed)

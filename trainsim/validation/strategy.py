@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from trainsim.validation.published import Run
+from trainsim.validation.published import PublishedRun
 
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
-def strategy_of(run: Run, family: str = "") -> str:
+def strategy_of(run: PublishedRun, family: str = "") -> str:
     """The strategy; software of the *family* pytorch shards parameters by FSDP, whatever stage of ZeRO that is called.
 
-    >>> strategy_of(Run(line=2, cells={"zero_stage": "3", "zero_note": "FSDP FULL_SHARD"}))
+    >>> strategy_of(PublishedRun(line=2, cells={"zero_stage": "3", "zero_note": "FSDP FULL_SHARD"}))
     'fsdp'
     """
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")

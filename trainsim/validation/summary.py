@@ -1,4 +1,4 @@
-"""Errors of many runs in a few numbers."""
+"""ErrorSummary of many runs in a few numbers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
-from trainsim.validation.scores import Score, by_source, errors_of
+from trainsim.validation.scores import RunScore, by_source, errors_of
 
 
-class Errors(NamedTuple):
+class ErrorSummary(NamedTuple):
     """Of some runs: how many were scored, their median error, the error that nine in ten stay below, and the bias (the
     median with its sign); fractions."""
 
@@ -19,11 +19,11 @@ class Errors(NamedTuple):
     bias: float
 
 
-def errors(values: Iterable[float]) -> Errors | None:
+def errors(values: Iterable[float]) -> ErrorSummary | None:
     """The summary of some errors; None where there is none.
 
     >>> errors([0.1, -0.2, 0.3])
-    Errors(runs=3, median=0.2, ninety=0.28, bias=0.1)
+    ErrorSummary(runs=3, median=0.2, ninety=0.28, bias=0.1)
     """
     from numpy import quantile
 
@@ -31,10 +31,10 @@ def errors(values: Iterable[float]) -> Errors | None:
     if not listed:
         return None
     sizes = [abs(value) for value in listed]
-    return Errors(len(listed), median(sizes), round(float(quantile(sizes, 0.9)), 12), median(listed))
+    return ErrorSummary(len(listed), median(sizes), round(float(quantile(sizes, 0.9)), 12), median(listed))
 
 
-class Room(NamedTuple):
+class RoomForeseen(NamedTuple):
     """Of runs that say whether they were out of memory: how many, for how many that was foreseen, how many were, how
     many of those were taken to fit (``missed``), and how many of the others not to (``alarms``)."""
 
@@ -45,17 +45,17 @@ class Room(NamedTuple):
     alarms: int
 
 
-def room(scores: Iterable[Score]) -> Room | None:
+def room(scores: Iterable[RunScore]) -> RoomForeseen | None:
     """Who had room and who had not; None where nobody was out of memory."""
     told = [(ran_out, score.fits) for score in scores if (ran_out := score.ran_out) is not None]
     known = [(ran_out, fits) for ran_out, fits in told if fits is not None]
     full = sum(ran_out for ran_out, _ in known)
     missed = sum(ran_out and fits for ran_out, fits in known)
     alarms = sum(not ran_out and not fits for ran_out, fits in known)
-    return Room(len(known), len(known) - missed - alarms, full, missed, alarms) if full else None
+    return RoomForeseen(len(known), len(known) - missed - alarms, full, missed, alarms) if full else None
 
 
-def overall(scores: Sequence[Score]) -> str:
+def overall(scores: Sequence[RunScore]) -> str:
     """The whole table in a sentence."""
     medians = [e.median for of_one in by_source(scores).values() if (e := errors(errors_of(of_one)))]
     whole = errors(errors_of(scores))

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
-from trainsim.validation.scores import Score, by_source, errors_of
+from trainsim.validation.scores import RunScore, by_source, errors_of
 from trainsim.validation.summary import errors, overall, room
 
 WORST = 8
 """Rows that are listed by name."""
 
 
-def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
+def sections(scores: Sequence[RunScore]) -> tuple[Section, ...]:
     """All that is told of *scores*."""
     found = [_table(scores), Section("", (Paragraph(overall(scores)), *_room(scores)))]
     if worst := _worst(scores):
@@ -25,7 +25,7 @@ def sections(scores: Sequence[Score]) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _table(scores: Iterable[Score]) -> Section:
+def _table(scores: Iterable[RunScore]) -> Section:
     columns = (
         Column("source"),
         Column("runs", Unit.WHOLE),
@@ -42,7 +42,7 @@ def _table(scores: Iterable[Score]) -> Section:
     return Section("Step time and peak memory by source", (Table(columns=columns, rows=rows),))
 
 
-def _row(source: str, scores: list[Score]) -> tuple[str | float | None, ...]:
+def _row(source: str, scores: list[RunScore]) -> tuple[str | float | None, ...]:
     times = errors(errors_of(scores))
     peaks = errors(error for score in scores if (error := score.memory_error) is not None)
     time = (times.runs, times.median, times.ninety, times.bias) if times else (0, None, None, None)
@@ -50,7 +50,7 @@ def _row(source: str, scores: list[Score]) -> tuple[str | float | None, ...]:
     return (source, len(scores), *time, *memory, scores[0].run.text("source"))
 
 
-def _room(scores: Sequence[Score]) -> Iterator[Paragraph]:
+def _room(scores: Sequence[RunScore]) -> Iterator[Paragraph]:
     """Whether those that ran out of memory were foreseen, where a table has such."""
     if found := room(scores):
         yield Paragraph(
@@ -60,7 +60,7 @@ def _room(scores: Sequence[Score]) -> Iterator[Paragraph]:
         )
 
 
-def _worst(scores: Iterable[Score]) -> Section | None:
+def _worst(scores: Iterable[RunScore]) -> Section | None:
     listed = sorted((s for s in scores if s.error is not None), key=lambda s: -abs(s.error or 0.0))[:WORST]
     if not listed:
         return None
@@ -82,7 +82,7 @@ def _worst(scores: Iterable[Score]) -> Section | None:
     return Section("Furthest off", (Table(columns=columns, rows=rows),))
 
 
-def _refused(scores: Iterable[Score]) -> Section | None:
+def _refused(scores: Iterable[RunScore]) -> Section | None:
     lines = list(_reasons(scores))
     if not lines:
         return None
@@ -90,7 +90,7 @@ def _refused(scores: Iterable[Score]) -> Section | None:
     return Section("Not replayed", (Table(columns=columns, rows=tuple(lines)),))
 
 
-def _reasons(scores: Iterable[Score]) -> Iterator[tuple[int, str, str]]:
+def _reasons(scores: Iterable[RunScore]) -> Iterator[tuple[int, str, str]]:
     told = [(score.reason, score.run.id) for score in scores if score.reason]
     first = dict(reversed(told))
     for reason, count in Counter(reason for reason, _ in told).most_common():

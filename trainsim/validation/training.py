@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trainsim.documents.catalogue import shipped
 from trainsim.validation.pipelines import pipeline_of
-from trainsim.validation.published import Run, Unreadable
+from trainsim.validation.published import PublishedRun, UnreadableCell
 from trainsim.validation.software import called
 from trainsim.validation.strategy import strategy_of
 
@@ -43,10 +43,10 @@ class Sections(NamedTuple):
     assumed: tuple[str, ...]
 
 
-def sections_of(run: Run, *, family: str) -> Sections:
+def sections_of(run: PublishedRun, *, family: str) -> Sections:
     """All sections but the model, the cluster and the framework, of whose *family* (megatron, pytorch, ...) it is.
 
-    Raises Unreadable for what is no value of its column.
+    Raises UnreadableCell for what is no value of its column.
     """
     assumed: list[str] = []
     data = {
@@ -58,7 +58,7 @@ def sections_of(run: Run, *, family: str) -> Sections:
     return Sections({key: value for key, value in data.items() if value}, tuple(assumed))
 
 
-def _parallel(run: Run) -> dict[str, Any]:
+def _parallel(run: PublishedRun) -> dict[str, Any]:
     degrees = {key: run.whole(key) or 1 for key in ("tp", "pp", "cp", "ep")}
     if degrees["ep"] == 1 and re.search("deepep|hybridep", run.remarks, re.I):
         # they send tokens to other ranks, so that experts are there: dealt to all replicas that they divide by, as in
@@ -74,7 +74,7 @@ def _parallel(run: Run) -> dict[str, Any]:
     return section
 
 
-def _sharding(run: Run, *, family: str) -> dict[str, Any]:
+def _sharding(run: PublishedRun, *, family: str) -> dict[str, Any]:
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
     dp = run.whole("dp") or 1
     section: dict[str, Any] = {"strategy": strategy_of(run, family)}
@@ -93,7 +93,7 @@ def _sharding(run: Run, *, family: str) -> dict[str, Any]:
     return section | _offload(run)
 
 
-def _offload(run: Run) -> dict[str, Any]:
+def _offload(run: PublishedRun) -> dict[str, Any]:
     optimizer, slash, where = run.text("optimizer_offload").lower().partition("/")
     text = where.strip() if slash else optimizer
     if text.startswith(("none", "no")):
@@ -105,7 +105,7 @@ def _offload(run: Run) -> dict[str, Any]:
     return {"offload": {"optimizer": place} | ({"parameters": place} if parameters else {})}
 
 
-def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
+def _training(run: PublishedRun, assume: Callable[[str], None]) -> dict[str, Any]:
     micro, batch, dp = run.whole("micro_batch"), run.wanted("global_batch"), run.whole("dp") or 1
     if micro is None:
         micro = min(2, max(1, batch // dp)) if (run.whole("pp") or 1) == 1 else 1
@@ -126,7 +126,7 @@ def _training(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
     return section
 
 
-def _fp8_recipe(run: Run) -> dict[str, Any]:
+def _fp8_recipe(run: PublishedRun) -> dict[str, Any]:
     """How numbers of 8 bits are made, where the notes of a run in fp8 say it."""
     if run.text("precision").lower() != "fp8":
         return {}
@@ -134,7 +134,7 @@ def _fp8_recipe(run: Run) -> dict[str, Any]:
     return {"fp8_recipe": named} if named else {}
 
 
-def _recipe(run: Run, assume: Callable[[str], None]) -> dict[str, Any]:
+def _recipe(run: PublishedRun, assume: Callable[[str], None]) -> dict[str, Any]:
     """What the recipes of the software's release do, where the row does not say what was on (``recipes.yaml``)."""
     if run.text("overlap_flags"):
         return {}
@@ -162,10 +162,10 @@ def _precision(text: str) -> str:
             return name
     if words in ("", "nan"):
         return "bf16"
-    raise Unreadable(f"precision = {text!r} is none of {', '.join(name for _, name in PRECISIONS)}")
+    raise UnreadableCell(f"precision = {text!r} is none of {', '.join(name for _, name in PRECISIONS)}")
 
 
-def _recompute(run: Run, assume: Callable[[str], None]) -> str | dict[str, Any]:
+def _recompute(run: PublishedRun, assume: Callable[[str], None]) -> str | dict[str, Any]:
     told = run.text("recompute").lower()
     if found := MODULES.search(run.text("notes")):
         return {"mode": "selective", "modules": found[1].split("/")}
@@ -178,10 +178,10 @@ def _recompute(run: Run, assume: Callable[[str], None]) -> str | dict[str, Any]:
         return "selective"
     if re.search(r"full|checkpoint|uniform|block", told):
         return "full"
-    raise Unreadable(f"recompute = {told!r} is none of none, selective, full")
+    raise UnreadableCell(f"recompute = {told!r} is none of none, selective, full")
 
 
-def _attention(run: Run) -> dict[str, Any]:
+def _attention(run: PublishedRun) -> dict[str, Any]:
     if re.search(r"FP8 attention", run.text("notes")):
         return {"attention": "cudnn-fp8"}
     told = run.text("flash_attention").lower().removesuffix(".0")
@@ -189,7 +189,7 @@ def _attention(run: Run) -> dict[str, Any]:
     return {"attention": known[told]} if told in known else {}
 
 
-def _routing(run: Run) -> dict[str, Any]:
+def _routing(run: PublishedRun) -> dict[str, Any]:
     if not run.whole("num_experts"):
         return {}
     text = run.remarks.lower()

@@ -8,7 +8,7 @@ other sources show in units of their deviation; coverage is counted on the sourc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import log1p
 from typing import Any
@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainsim.validation.scores import Score
+from trainsim.documents.document import read_file
+from trainsim.frameworks import FRAMEWORKS
+from trainsim.validation.scores import RunScore
 
 Floats = npt.NDArray[np.float64]
 TAILS = (0.1, 0.9)
 """Of the errors that lie below and above a range of 80 %."""
-LEAST = 1e-3
-"""The smallest deviation of a part that is looked for."""
+LEAST, MOST = 1e-3, 0.5
+"""The smallest and the largest deviation of a part that is looked for: few runs spend much on one sort of
+communication, and those that do should not say that it may take any time."""
 ASSUMED = {"GPU": 0.10, "scale": 0.03}
 """Deviations of what no published run can tell: kernels that are derived from a datasheet, and each doubling of GPUs
 beyond the largest run."""
@@ -32,7 +35,7 @@ STEPS = (2.0, 1.25, 1.05)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class RangeFit:
     """Deviations of the parts, and the quantiles of errors in units of their deviation."""
 
     deviation: Mapping[str, float]
@@ -40,8 +43,8 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """Errors (logarithms of predicted over published; rows), the weight of each part in each (columns), and their
+class ErrorTable:
+    """ErrorTable (logarithms of predicted over published; rows), the weight of each part in each (columns), and their
     weights."""
 
     values: Floats
@@ -50,10 +53,10 @@ class Errors:
     weights: Floats
     sources: tuple[str, ...]
 
-    def of(self, keep: npt.NDArray[np.bool_]) -> Errors:
+    def of(self, keep: npt.NDArray[np.bool_]) -> ErrorTable:
         """Some of the rows."""
         sources = tuple(s for s, kept in zip(self.sources, keep, strict=True) if kept)
-        return Errors(
+        return ErrorTable(
             values=self.values[keep],
             parts=self.parts[keep],
             names=self.names,
@@ -62,7 +65,7 @@ class Errors:
         )
 
 
-def errors_of(known: Sequence[Score], left_out: Sequence[Score]) -> Errors:
+def errors_of(known: Sequence[RunScore], left_out: Sequence[RunScore]) -> ErrorTable:
     """The errors of all scores that have one: with all that is *known*, and with each run's source *left out*, where
     nobody checked its software. Sources weigh the same, and so do the configurations of each."""
     scores = [(s, 0.0) for s in known if s.error is not None] + [(s, 1.0) for s in left_out if s.error is not None]
@@ -70,7 +73,7 @@ def errors_of(known: Sequence[Score], left_out: Sequence[Score]) -> Errors:
     rows = [dict(score.parts) | {"software": unknown, "GPU": 0.0} for score, unknown in scores]
     keys = [(s.run.source, s.run.text("model_name"), s.run.text("gpu")) for s, _ in scores]
     alike, groups = Counter(keys), Counter(source for source, *_ in set(keys))
-    return Errors(
+    return ErrorTable(
         values=np.array([log1p(score.error or 0.0) for score, _ in scores]),
         parts=np.array([[row.get(name, 0.0) for name in names] for row in rows]),
         names=names,
@@ -79,7 +82,7 @@ def errors_of(known: Sequence[Score], left_out: Sequence[Score]) -> Errors:
     )
 
 
-def fit(errors: Errors) -> Fit:
+def fit(errors: ErrorTable) -> RangeFit:
     """The deviations under which the errors are likeliest (a Laplace distribution, whose tails are as heavy)."""
     variance = np.full(len(errors.names), 0.03**2)
     told = [bool(column.any()) for column in errors.parts.T]
@@ -89,7 +92,7 @@ def fit(errors: Errors) -> Fit:
         for column in np.flatnonzero(told):
             for factor in (*STEPS, *(1.0 / step for step in STEPS)):
                 tried = variance.copy()
-                tried[column] = max(tried[column] * factor**2, LEAST**2)
+                tried[column] = min(max(tried[column] * factor**2, LEAST**2), MOST**2)
                 if (loss := _loss(errors, tried)) < best:
                     variance, best = tried, loss
         if before - best < 1e-9:
@@ -99,10 +102,10 @@ def fit(errors: Errors) -> Fit:
     scaled = errors.values / np.sqrt(errors.parts**2 @ variance)
     low, high = (_quantile(scaled, errors.weights, tail) for tail in TAILS)
     # An error of +5 % says that the measured time is lower than the predicted one.
-    return Fit(deviation=deviation, quantiles=(round(-high, 3), round(-low, 3)))
+    return RangeFit(deviation=deviation, quantiles=(round(-high, 3), round(-low, 3)))
 
 
-def coverage(errors: Errors) -> dict[str, float]:
+def coverage(errors: ErrorTable) -> dict[str, float]:
     """The part of each source's left-out runs that lies in its range, when the source is left out of the fit too."""
     found = {}
     unknown = errors.parts[:, errors.names.index("software")] > 0
@@ -111,12 +114,11 @@ def coverage(errors: Errors) -> dict[str, float]:
         left_out = sources == source
         fitted = fit(errors.of(~left_out))
         judged = left_out & unknown
-        inside, weights = _inside(errors.of(judged), fitted), errors.weights[judged]
-        found[source] = float((inside * weights).sum() / weights.sum())
+        found[source] = float(_inside(errors.of(judged), fitted).mean())
     return found
 
 
-def _inside(errors: Errors, fitted: Fit) -> Floats:
+def _inside(errors: ErrorTable, fitted: RangeFit) -> Floats:
     variance = np.array([fitted.deviation.get(name, 0.0) ** 2 for name in errors.names])
     scaled = -errors.values / np.sqrt(errors.parts**2 @ variance)
     low, high = fitted.quantiles
@@ -124,7 +126,7 @@ def _inside(errors: Errors, fitted: Fit) -> Floats:
     return inside
 
 
-def _loss(errors: Errors, variance: Floats) -> float:
+def _loss(errors: ErrorTable, variance: Floats) -> float:
     width = np.sqrt(errors.parts**2 @ variance)
     return float((errors.weights * (np.abs(errors.values) / width + np.log(width))).sum())
 
@@ -140,7 +142,7 @@ def _quantile(values: Floats, weights: Floats, part: float) -> float:
     return float(np.interp(part, reached, values[order]))
 
 
-def document(fitted: Fit, checked: Mapping[str, Any]) -> str:
+def document(fitted: RangeFit, checked: Mapping[str, Any]) -> str:
     """The file that ``likely`` reads."""
     lines = [
         "# Made by `python -m benchmarks.accuracy --write`: how far predicted step times are off.",
@@ -156,7 +158,7 @@ def document(fitted: Fit, checked: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def checked_of(scores: Sequence[Score]) -> dict[str, Any]:
+def checked_of(scores: Sequence[RunScore]) -> dict[str, Any]:
     """What the runs that were replayed were replayed with."""
     from trainsim.hardware.cluster import load_topology
     from trainsim.validation.mapping import scenario_of
@@ -166,6 +168,12 @@ def checked_of(scores: Sequence[Score]) -> dict[str, Any]:
     gpus = {str(dict(c).get("gpu") or load_topology(dict(c)["topology"], nodes=1).gpu.name) for c in clusters}
     return {
         "ranks": max(score.run.wanted("num_gpus") for score in known),
-        "frameworks": sorted({score.software for score in known}),
+        "frameworks": sorted(_with_variants({score.software for score in known})),
         "gpus": sorted(gpus),
     }
+
+
+def _with_variants(profiles: Set[str]) -> set[str]:
+    """*profiles*, and those that change one of them a little and are named after it, such as what launches wait for."""
+    bases = {name: read_file(path, shown=name).data.get("base") for name, path in FRAMEWORKS.files.items()}
+    return set(profiles) | {name for name, base in bases.items() if base in profiles and name.startswith(f"{base}-")}
