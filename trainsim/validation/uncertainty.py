@@ -176,4 +176,5 @@ def checked_of(scores: Sequence[RunScore]) -> dict[str, Any]:
 def _with_variants(profiles: Set[str]) -> set[str]:
     """*profiles*, and those that change one of them a little and are named after it, such as what launches wait for."""
     bases = {name: read_file(path, shown=name).data.get("base") for name, path in FRAMEWORKS.files.items()}
-    return set(profiles) | {name for name, base in bases.items() if base in profiles and name.startswith(f"{base}-")}
+    alike = {name for name, base in bases.items() if isinstance(base, str) and name.startswith(f"{base}-")}
+    return set(profiles) | {name for name in alike if bases[name] in profiles}
