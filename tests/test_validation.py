@@ -150,6 +150,11 @@ def test_a_network_that_nobody_tells_is_assumed_and_said() -> None:
          ("pipeline", "layout"), [6, 6, 7, 7, 6]),
         ({"tp": "2", "dp": "8", "sequence_parallel": "1", "overlap_flags": "TP_COMM_OVERLAP off"},
          ("training", "tp_overlap"), "wgrad"),
+        ({"tp": "2", "dp": "8", "sequence_parallel": "1", "framework": "torchtitan", "zero_note": "FSDP2 + async TP"},
+         ("training", "tp_overlap"), "async"),
+        ({"framework": "torchtitan", "zero_note": "FSDP2", "notes": "without torch.compile"},
+         ("framework", "compiled"), False),
+        ({"framework": "PyTorch DDP", "zero_stage": "0", "notes": "torch.compile"}, ("framework", "compiled"), True),
     ],
 )  # fmt: skip
 def test_rules(cells: dict[str, str], path: tuple[str, str], value: object) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from trainsim.frameworks import load_framework
 from trainsim.validation.machines import machine_of
 from trainsim.validation.models import model_of
 from trainsim.validation.published import PublishedRun
@@ -54,10 +55,13 @@ def scenario_of(run: PublishedRun) -> MappedRun:
 def _remarked(data: dict[str, Any], run: PublishedRun) -> dict[str, Any]:
     """*data* with what remarks say was on or off."""
     flags, training = run.text("overlap_flags"), data["training"]
-    if (overlap := _tensor_overlap(flags, data)) is not None:
+    words = "; ".join((run.remarks, run.text("zero_note"), run.text("framework")))
+    if (overlap := _tensor_overlap(flags, words, data)) is not None:
         training["tp_overlap"] = overlap
     if re.search(r"full CUDA graph|cuda_graph=(local|full_iteration)", flags, re.I):
         training["cuda_graphs"] = True
+    if (compiled := _compiled(words, data["framework"])) is not None:
+        data["framework"] = {"base": data["framework"], "compiled": compiled}
     if re.search(r"CUDA_LAUNCH_BLOCKING", run.text("notes")):
         data["framework"] = {"base": data["framework"], "host": {"blocking": True}}
     if "PURE" in run.text("zero_note"):  # Composer's name for FSDP that reduces in 16 bits too
@@ -65,10 +69,26 @@ def _remarked(data: dict[str, Any], run: PublishedRun) -> dict[str, Any]:
     return data
 
 
-def _tensor_overlap(flags: str, data: Mapping[str, Any]) -> str | None:
+def _compiled(words: str, framework: str) -> bool | None:
+    """Whether torch.compile was used, where that is said and is not what the profile has; Megatron's is neither.
+
+    >>> _compiled("torch.compile on", "pytorch-ddp"), _compiled("not compiled", "torchtitan")
+    (True, False)
+    """
+    usual = load_framework(framework).compiled
+    if usual is None or not re.search(r"\bcompile[d]?\b|torch\.compile", words, re.I):
+        return None
+    off = re.search(r"(not|no|without|un-?)\W{0,2}(torch\.)?compile|compile[d]? (off|false|disabled)", words, re.I)
+    said = off is None
+    return said if said != usual else None
+
+
+def _tensor_overlap(flags: str, words: str, data: Mapping[str, Any]) -> str | None:
     """What of tensor parallelism was overlapped, where it is said. Megatron-LM's switch for its user buffers: off still
     leaves the reductions of the backward under weight gradients."""
     sharded = data["parallel"].get("sequence_parallel") if "parallel" in data else False
+    if sharded and re.search(r"async(hronous)?[- ]?(TP|tensor)", words, re.I):
+        return "async"
     if re.search(r"TP[^;]*overlap off|TP_COMM_OVERLAP off|no TP[^;]*overlap", flags, re.I):
         return "wgrad" if sharded else None
     if sharded and re.search(r"TP_COMM_OVERLAP on|TP overlap|tp-comm-overlap", flags, re.I):
