@@ -377,14 +377,16 @@ MEASURED_MS = {  # MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary.md: 
     "simumax-14": 11301.9,
     "simumax-15": 10577.6,
 }
+FURTHEST = {"simumax-14": 0.153}
+"""Of those that are further off than 15 %."""
 
 
 @pytest.mark.parametrize("case", MEASURED_MS)
 def test_measured_steps_of_long_sequences(case: str) -> None:
-    """32k and 131k tokens on 8 B200, by all-to-alls: all 6 to 15 % short (its attention is slower)."""
+    """32k and 131k tokens on 8 B200, by all-to-alls: all short (that laboratory's attention is slower)."""
     (row, *_) = cases([case])
     result = published(row).replace({"training.global_batch": 4, "simulation.detail": "block"}).run()
-    assert result.step_time * 1e3 == pytest.approx(MEASURED_MS[case], rel=0.16)
+    assert result.step_time * 1e3 == pytest.approx(MEASURED_MS[case], rel=FURTHEST.get(case, 0.15))
 
 
 def test_llama_3_405b_at_131072_tokens() -> None:

@@ -43,11 +43,10 @@ def test_a_plan_for_the_jobs_times_is_no_slower(
 
 
 def test_the_v_of_zero_bubbles_gains_by_the_jobs_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = job_of("zb-v-greedy", parallel__pp=8, parallel__tp=2, training__global_batch=8)
-    changes["training__sequence_length"] = 4096  # the host is ahead of the layers
+    changes = job_of("zb-v-greedy", parallel__pp=4, parallel__tp=2, training__global_batch=8)
     own = run_small(**changes).trace.duration
     monkeypatch.setattr(parts_module, "planned_costs", lambda *_: None)
-    assert own < 0.99 * run_small(**changes).trace.duration
+    assert own < 0.98 * run_small(**changes).trace.duration
 
 
 def test_what_plans_nothing_has_no_times() -> None:

@@ -107,9 +107,10 @@ def test_a_large_vocabulary_no_longer_holds_up_the_pipeline() -> None:
 
 def test_the_head_is_work_of_every_stage() -> None:
     """What runs beside the layers is no bubble: about (p - 1) / (m + p - 1) of the window is idle."""
-    result = Result(simulation=run_small(**LARGE, **SPREAD))
+    longer = {"training__sequence_length": 4096}  # the host is ahead of the layers
+    result = Result(simulation=run_small(**LARGE, **SPREAD, **longer))
     busy = [stage.busy_s for stage in result.bubble.stages]
-    assert max(busy) < 1.12 * min(busy)
+    assert max(busy) < 1.1 * min(busy)
     assert result.bubble.fraction == pytest.approx(3 / 19, abs=0.06)
     assert sum(result.breakdown.values()) == result.step_time
     alone = lower(small(**LARGE, **SPREAD)).parts

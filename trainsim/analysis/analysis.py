@@ -228,8 +228,8 @@ class Analysis:
         if self.memory.peak > NEARLY_FULL * self.memory.capacity and self.memory.gpus_fit:
             full = self.memory.peak / self.memory.capacity
             out.append(
-                f"Memory is {full:.0%} full with the allocator's usual slack: it fits barely. Expect the allocator to "
-                "give memory back and ask anew, which takes time; a little more does not fit."
+                f"Memory is {full:.0%} full with the allocator's usual slack: it barely fits. Expect the allocator to "
+                "free its cache and retry, which takes time; a little more does not fit."
             )
         out += self.memory.complaints
         if self.hfu > 1.0:

@@ -87,9 +87,7 @@ class GemmConstants:
     grouped_overhead: float  # of each expert's product in a grouped kernel
     misaligned: dict[str, float]  # speed where a contiguous size is no multiple of ``alignment``
     alignment: int
-    transposed_copies: (
-        bool  # operands in 8 bits are read along one dimension only, so that casts write one copy for each
-    )
+    transposed_copies: bool  # 8-bit operands are read along one dimension only: casts write a copy for each
     speedup: dict[str, float]  # achieved over 16 bits, by precision
     speed: Annotated[float, SOME]  # alone, over what the tiles say: of a GPU that goes by another's
 

@@ -278,9 +278,15 @@ class Blocks:
         host = count * framework.host.seconds_per_operation + launches.seconds + agreed
         total = gpu + host if framework.host.blocking else (gpu**4 + host**4) ** 0.25
         waits = (Kernel("host", "host", total - gpu, 0.0, 0.0),) if total > gpu else ()
-        if far := framework.communication.seconds_per_hop * sum(self.network.hops(m.communicator) for m in meets):
+        far = self._far(meets)
+        if far:
             waits = (*waits, Kernel("far collectives", "tp", far, 0.0, 0.0))
         return (*pieces, *waits), max(total, gpu) + far
+
+    def _far(self, meets: Sequence[Meet]) -> float:
+        """Seconds that collectives of layers take over further nodes, beyond what the fabric's constants give them."""
+        each = self.job.framework.communication.seconds_per_hop
+        return each * sum(self.network.hops(meet.communicator) for meet in meets) if each else 0.0
 
     def _agreed(self, meet: Meet) -> float:
         """Seconds of the host until the ranks of a collective have agreed on it, in a job over several nodes."""

@@ -72,15 +72,16 @@ def made_by_part(rank_plan: RankPlan, stage: Stage) -> list[int]:
 
 
 def gather_waits(rank_plan: RankPlan, chunk: int, step: int) -> Cuts:
-    """Where in its first forward a chunk needs the parameters of a bucket."""
+    """Where in its first forward a chunk needs the parameters of a bucket.
+
+    Buckets are gathered from the last to the first, so a part that needs several waits for the first.
+    """
     if not rank_plan.gathers_ahead:
         return {}
     stage, last = rank_plan.stages[chunk], _last_part(rank_plan.stages[chunk])
     return {
         min(b.after, last): Cut(before=(Wait(f"gathered.{stage.index}.{k}", step),))
-        for k, b in reversed(
-            list(enumerate(rank_plan.sharding.gathers[chunk]))
-        )  # of one part the last that is gathered
+        for k, b in reversed(list(enumerate(rank_plan.sharding.gathers[chunk])))
     }
 
 

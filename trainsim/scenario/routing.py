@@ -29,10 +29,9 @@ def resolve_routing(
     (megatron/core/transformer/transformer_config.py).
     """
     spec, moe = context.spec.training.moe, model.experts
-    if spec is None:
-        spec = RoutingSpec() if moe is not None else None
-    if spec is None:
+    if spec is None and moe is None:
         return Routing()
+    spec = spec or RoutingSpec()
     if moe is None:
         context.require(Fault("training.moe", f"{model.name} has no experts; leave it out"), ScenarioError)
         raise AssertionError

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+
+from trainsim.documents.catalogue import shipped
 
 SIGNS = frozenset({"pp_engine", "tp_mode", "mem_peak_reserved_GB"})
 """Columns that only this form has."""
-GATHERED = 2.0**30
-"""Bytes of the all-gather that each job timed over all of its GPUs (assumption)."""
-NEAR_RATE = 262e9
-"""Bytes/s of that gather inside a node: the median of the jobs on one."""
-SLOW_PEER = 1e-4
-"""Seconds per GPU that it takes beyond that in a job whose ranks wait for each other before each collective: 20 to 46
-us in jobs that do not, 157 to 320 in those that do."""
 
 
 def as_usual(cells: Mapping[str, str]) -> dict[str, str]:
@@ -97,8 +93,16 @@ def _software(cells: Mapping[str, str]) -> str:
     if nodes > 1 and pp > 1 and not mended:
         return "nanotron, messages that wait"
     rate = _number(cells, "ag_GBps", 0) * 1e9
-    beyond = (GATHERED / rate - GATHERED / NEAR_RATE) / _number(cells, "num_gpus", 8) if rate else 0.0
-    return "nanotron, collectives that wait" if nodes > 1 and beyond > SLOW_PEER else "nanotron"
+    known = _constants()
+    beyond = known["gathered"] * (1.0 / rate - 1.0 / known["near_rate"]) if rate else 0.0
+    waits = nodes > 1 and beyond / _number(cells, "num_gpus", 8) > known["slow_peer"]
+    return "nanotron, collectives that wait" if waits else "nanotron"
+
+
+@cache
+def _constants() -> Mapping[str, float]:
+    data = shipped("validation", "nanotron").data
+    return {name: float(data[name]) for name in ("gathered", "near_rate", "slow_peer")}
 
 
 def _number(cells: Mapping[str, str], name: str, otherwise: float) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainsim.analysis.likely import parts_of
 from trainsim.errors import ScenarioError, TrainsimError, UnknownName
@@ -137,14 +137,9 @@ def _mapped(run: PublishedRun, left_out: bool) -> _Mapped:
 def _scored(score: RunScore, value: Replayed | None, reason: str) -> RunScore:
     """*score* with what its trial gave."""
     if value is None:
-        return RunScore(**_values(score) | {"reason": reason})
+        return replace(score, reason=reason)
     peak = dict(value.peaks)[score.run.memory_measure] if score.memory_published else None
-    found = {"predicted": value.step_time, "parts": value.parts, "memory_predicted": peak, "fits": value.fits}
-    return RunScore(**_values(score) | found)
-
-
-def _values(score: RunScore) -> dict[str, Any]:
-    return {name: getattr(score, name) for name in score.__dataclass_fields__}
+    return replace(score, predicted=value.step_time, parts=value.parts, memory_predicted=peak, fits=value.fits)
 
 
 def _of_sources(rows: list[PublishedRun], sources: Sequence[str]) -> list[PublishedRun]:

@@ -1,4 +1,4 @@
-"""ErrorSummary of many runs in a few numbers."""
+"""The errors of many runs in a few numbers."""
 
 from __future__ import annotations
 

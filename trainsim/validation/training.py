@@ -127,10 +127,11 @@ def _training(run: PublishedRun, assume: Callable[[str], None]) -> dict[str, Any
 
 
 def _fp8_recipe(run: PublishedRun) -> dict[str, Any]:
-    """How numbers of 8 bits are made, where the notes of a run in fp8 say it."""
-    if run.text("precision").lower() != "fp8":
+    """How numbers of 8 bits are made, where the precision or the notes of a run in fp8 say it."""
+    if _precision(run.text("precision")) != "fp8":
         return {}
-    named = next((name for name, words in RECIPES.items() if re.search(words, run.text("notes"), re.I)), None)
+    told = f"{run.text('precision')}; {run.text('notes')}"
+    named = next((name for name, words in RECIPES.items() if re.search(words, told, re.I)), None)
     return {"fp8_recipe": named} if named else {}
 
 

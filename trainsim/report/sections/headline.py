@@ -27,9 +27,9 @@ def _figures(result: Result) -> Iterator[Figure]:
     speed, use, lanes = result.throughput, result.memory, result.lanes
     yield Figure("step time", format_time(result.step_time), _closed_form(result))
     if (span := result.likely) is not None:
-        reasons = f", mostly for want of certainty about {' and '.join(span.because)}" if span.because else ""
+        reasons = f"; least certain: {', '.join(span.because)}" if span.because else ""
         ends = " to ".join(format_time(end, like=result.step_time) for end in (span.low, span.high))
-        yield Figure("likely", ends, f"where four of five published runs like it lie{reasons}")
+        yield Figure("likely", ends, f"80% range, from the errors of published runs{reasons}")
     if result.period is not None:
         steps = format_number_of(result.steps, "step")
         yield Figure("period", format_time(result.period), f"from one update to the next, {steps} back to back")
