@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import trainsim as ts
 from trainsim.calibration.bases import Bases
 from trainsim.calibration.calibrating import calibrated
-from trainsim.calibration.devices import _known
 from trainsim.calibration.fits.least_squares import solve
 from trainsim.calibration.measurements import CollectiveSweep, Measurements
 from trainsim.calibration.reader import MeasuredText, read, reader_of, readers
 from trainsim.cli import main
 from trainsim.collectives import OPERATIONS, factor
 from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.hardware.devices import _known
 from trainsim.hardware.gpu import gpu_names
 from trainsim.hardware.topology import topology_names
 

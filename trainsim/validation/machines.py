@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from trainsim.documents.catalogue import shipped
 from trainsim.hardware.cluster import load_topology
+from trainsim.hardware.devices import Device, device_called
 from trainsim.validation.published import PublishedRun, UnreadableCell
 
 NICS = re.compile(r"(\d+)\s*x[^0-9;,(+]*?(?:(?:ConnectX|CX)-?\d+[^0-9;,(+]*)?(\d+)\s*G(?:b(?:it)?)?(?:/s|ps)?", re.I)
@@ -36,21 +37,23 @@ def machine_of(run: PublishedRun) -> PublishedMachine:
     """
     gpu, network = run.text("gpu"), run.text("interconnect")
     row = next((row for row in _rows("machines") if _matches(row, gpu=gpu, interconnect=network)), None)
-    if row is None:
+    device = Device(row["gpu_is"], row["topology"]) if row else device_called(gpu)
+    if device is None:
         raise UnreadableCell(f"gpu = {gpu!r} is none of the catalogue's")
-    topology = load_topology(row["topology"], nodes=1)
+    topology = load_topology(device.topology, nodes=1)
     gpus = run.wanted("num_gpus")
-    cluster: dict[str, Any] = {"topology": row["topology"]}
-    if topology.gpu.name != row["gpu_is"]:
-        cluster["gpu"] = row["gpu_is"]
+    cluster: dict[str, Any] = {"topology": device.topology}
+    if topology.gpu.name != device.gpu:
+        cluster["gpu"] = device.gpu
     cluster |= _nodes(run, gpus, topology.ranks)
     assumed = []
     if gpus > cluster.get("gpus_per_node", topology.ranks):
         nics = _nics(network, run, topology.ranks)
         if not nics:
-            assumed.append(f"network of {row['topology']}")
+            assumed.append(f"network of {device.topology}")
         named = next((r["collectives"] for r in _rows("networks") if _matches(r, interconnect=network)), None)
-        cluster |= nics | ({"collectives": named} if named and "EFA" not in row.get("interconnect", "") else {})
+        own = row is not None and "interconnect" in row  # a topology of that network has its constants
+        cluster |= nics | ({"collectives": named} if named and not own else {})
     return PublishedMachine(cluster, tuple(assumed))
 
 

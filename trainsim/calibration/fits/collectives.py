@@ -14,7 +14,6 @@ import numpy as np
 
 from trainsim.calibration.answer import Compared, FitAnswer
 from trainsim.calibration.bases import Bases, written_topology
-from trainsim.calibration.devices import Device, device_called
 from trainsim.calibration.fit import ConstantFit, register
 from trainsim.calibration.fits.adjusted import Adjusted
 from trainsim.calibration.fits.least_squares import Floats, solve
@@ -25,6 +24,7 @@ from trainsim.calibration.priors import priors
 from trainsim.collectives.pattern import pattern
 from trainsim.documents.catalogue import Spec
 from trainsim.errors import ScenarioError, TrainsimError
+from trainsim.hardware.devices import Device, device_called
 from trainsim.hardware.topology import find_topology, topology_names
 
 LAUNCHES = 4.0

@@ -10,7 +10,6 @@ import numpy as np
 
 from trainsim.calibration.answer import Compared, Constant, FitAnswer
 from trainsim.calibration.bases import Bases
-from trainsim.calibration.devices import device_called
 from trainsim.calibration.fit import ConstantFit, register
 from trainsim.calibration.fits.least_squares import Floats, solve
 from trainsim.calibration.fits.speeds import gpu_with, written_gpu
@@ -18,6 +17,7 @@ from trainsim.calibration.measurements import KernelTiming, Measurements
 from trainsim.calibration.priors import priors
 from trainsim.costs.kernels import cost
 from trainsim.errors import TrainsimError
+from trainsim.hardware.devices import device_called
 from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.models.operations import Gemm
 

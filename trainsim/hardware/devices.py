@@ -18,7 +18,7 @@ class Device(NamedTuple):
 
 @cache
 def _known() -> tuple[tuple[re.Pattern[str], Device], ...]:
-    entries = shipped("calibration", "devices").data["devices"]
+    entries = shipped("hardware", "devices").data["devices"]
     return tuple((re.compile(e["name"], re.IGNORECASE), Device(e["gpu"], e["topology"])) for e in entries)
 
 
