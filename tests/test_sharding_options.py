@@ -137,6 +137,16 @@ def test_gathers_under_the_next_forward_or_in_the_open(parallel: dict[str, objec
     assert note == "true  (as megatron-core does)"
 
 
+@pytest.mark.parametrize("framework", ["megatron-core", "internevo"])
+def test_ranks_that_hold_each_other_s_stages_gather_them_in_one_order(framework: str) -> None:
+    """In a two-way pipeline the first rank's second chunk is the last rank's first; both ends differ in size."""
+    pipeline = {"schedule": "dualpipe", "chunks": 2}
+    for strategy in ({"parameter_gather_overlap": True}, {"parameter_gather_overlap": False}):
+        sharding = {"strategy": "zero1", "overlap": True, **strategy}
+        result = scenario(framework=framework, pipeline=pipeline, sharding=sharding, model__tied_embeddings=False).run()
+        assert result.communication["dp"].bytes_per_rank > 0
+
+
 def test_gathers_that_nobody_can_overlap_are_refused() -> None:
     with pytest.raises(InvalidPlan, match="overlap: true would work"):
         scenario(sharding__overlap=False, sharding__parameter_gather_overlap=True).resolve()

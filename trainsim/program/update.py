@@ -95,7 +95,7 @@ def reductions(rank_plan: RankPlan, step: int) -> Iterator[Task]:
     if rank_plan.gathers_ahead:
         if step:
             yield Task(Template("updated", 0, (Wait("updated"),)), step)
-        for stage in rank_plan.stages:
+        for stage in sorted(rank_plan.stages, key=lambda stage: stage.first):  # mirrored ranks agree on this order
             buckets = reversed(list(enumerate(sharding.gathers[stage.chunk])))
             gathers = [(k, b, (), (Signal(f"gathered.{stage.index}.{k}"),)) for k, b in buckets]
             if step and rank_plan.skips(step - 1):  # nothing was updated
