@@ -46,14 +46,14 @@ def engine() -> dict[str, float]:
 def point() -> dict[str, float]:
     """Milliseconds of a point of a sweep in a warm process: a 7B model on 64 GPUs, whole blocks."""
     import trainsim as ts
-    from trainsim.study.sweep import run_grid
+    from trainsim.study.sweep import run_design
 
     base = ts.Scenario.from_dict(POINT)
-    run_grid(base, GRID, workers=1)
+    run_design(base, GRID, workers=1)
     seconds = []
     for _ in range(5):
         began = time.process_time()
-        swept = run_grid(base, GRID, workers=1)
+        swept = run_design(base, GRID, workers=1)
         seconds.append((time.process_time() - began) / len(swept.outcomes))
         assert not any(outcome.failure for outcome in swept.outcomes)
     return {"on 64 GPUs": 1e3 * statistics.median(seconds)}

@@ -59,6 +59,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/calibrate.py": {"typer"},
     "cli/commands.py": {"typer"},
     "cli/compare.py": {"typer"},
+    "cli/design_options.py": {"typer"},
     "cli/explain.py": {"typer"},
     "cli/export.py": {"typer"},
     "cli/memory.py": {"typer"},

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from trainsim.result.result import Result as Result
     from trainsim.scenario.scenario import Scenario as Scenario
     from trainsim.study.compare import compare as compare
+    from trainsim.study.designs.grid import grid as grid
+    from trainsim.study.designs.samples import samples as samples
+    from trainsim.study.designs.zipped import zipped as zipped
     from trainsim.study.explain import explain as explain
     from trainsim.study.sweep import sweep as sweep
     from trainsim.study.what_fits import what_fits as what_fits
@@ -52,6 +55,9 @@ _HOME = {
     "model": "trainsim.models.reading:load_model",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
+    "grid": "trainsim.study.designs.grid:grid",
+    "zipped": "trainsim.study.designs.zipped:zipped",
+    "samples": "trainsim.study.designs.samples:samples",
 }
 _MODULES = {"memory"}
 
@@ -63,16 +69,19 @@ __all__ = [
     "collective_time",
     "compare",
     "explain",
+    "grid",
     "import_config",
     "kernel_time",
     "memory",
     "model",
     "replay",
+    "samples",
     "schedule",
     "sweep",
     "topology",
     "validate",
     "what_fits",
+    "zipped",
 ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -18,3 +19,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that pays.")
 ]
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a command whose parameters are the options of the command line, as many as it has."""
+    return function

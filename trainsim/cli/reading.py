@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def load(names: str | Sequence[str], changes: Iterable[str], *, tried: Iterable[str] = ()) -> Scenario:
-    """The scenario that the words name, with the changes of ``--set``; *tried* are the paths of ``--grid``.
+    """The scenario that the words name, with the changes of ``--set``; *tried* are the paths whose values are tried.
 
     Several *names*, or one of them with ``+`` between files, are files of other tools that describe one job together;
     what of them is not modelled is told on standard error. Raises ScenarioError for a change that a later one, or each
-    point of the grid, would undo.
+    point of a sweep, would undo.
     """
     from trainsim.scenario.changes import is_within
     from trainsim.scenario.scenario import Scenario
@@ -26,7 +26,7 @@ def load(names: str | Sequence[str], changes: Iterable[str], *, tried: Iterable[
     values = changes_of(changes)
     for path in tried:
         if undone := next((earlier for earlier in values if is_within(earlier, path)), None):
-            raise ScenarioError(f"--grid {path}: would undo --set {undone}; keep one")
+            raise ScenarioError(f"{path}: the values to try would undo --set {undone}; keep one")
     files = [file for name in ([names] if isinstance(names, str) else names) for file in _files(name)]
     if len(files) > 1 or _of_others(files[0]):
         return _imported(files, values)

@@ -1,4 +1,4 @@
-"""``trainsim sweep``: every point of a grid."""
+"""``trainsim sweep``: every point of a design."""
 
 from __future__ import annotations
 
@@ -8,38 +8,46 @@ from typing import Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Names, Sets, Workers
-from trainsim.cli.reading import grids_of, load
+from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
+from trainsim.cli.options import Json, Names, Sets, Workers, command
+from trainsim.cli.reading import load
 from trainsim.cli.writing import print_json, render, try_writing
 from trainsim.errors import ScenarioError
 
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")]
 
+
+@command
 def sweep(
     scenario: Names,
-    grid: Annotated[
-        list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination is run.")
-    ],
+    grid: Grids = [],  # noqa: B006
+    zips: Zips = [],  # noqa: B006
+    points: PointsFile = None,
+    sample: Ranges = [],  # noqa: B006
+    samples: Samples = None,
+    seed: Seed = None,
+    where: Wheres = [],  # noqa: B006
     changes: Sets = [],  # noqa: B006
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")] = None,
+    csv: Csv = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Run every point of a grid.
+    """Run every point of a grid, a file, or samples of ranges.
 
     A point that cannot run is a row that says why.
     """
-    from trainsim.study.sweep import run_grid
+    from trainsim.study.sweep import run_design
 
-    values = grids_of(grid)
-    base = load(scenario, changes, tried=values)
+    design = design_of(grid, zips, points=points, ranges=sample, samples=samples, seed=seed)
+    base = load(scenario, changes, tried=design.axes)
     if csv:
         try_writing(csv)
-    swept = run_grid(base, values, workers=workers)
+    swept = run_design(base, design, where=where, workers=workers)
     if csv:
         swept.frame().to_csv(csv, index=False)
         print(f"Written: {csv}", file=sys.stderr)
     if as_json:
-        print_json({"rows": list(swept.rows())})
+        print_json({"rows": list(swept.rows()), "left_out": swept.left_out})
     else:
         render(swept)
     if swept.interrupted:

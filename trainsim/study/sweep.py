@@ -1,16 +1,18 @@
-"""``ts.sweep``: every point of a grid, run, as a table."""
+"""``ts.sweep``: every point of a design, run, as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import ScenarioError
-from trainsim.scenario.changes import is_within, plain
 from trainsim.scenario.scenario import Scenario
+from trainsim.study.designs.design import Design, Point
+from trainsim.study.designs.grid import grid
+from trainsim.study.designs.listed import listed
+from trainsim.study.designs.where import Conditions, Where
 from trainsim.study.runner import Runner
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Grid = Mapping[str, Sequence[Any]]
+Tried = Grid | Iterable[Point] | Design
+"""What to try: a grid (path -> values), points one by one, or a design."""
 
 MEASURED = {
     "step_time_s": "step_time",
@@ -44,11 +48,13 @@ TYPES = {  # whatever the first row holds: a missing value is missing in each of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The points of a grid in its order, and what came of each; ``interrupted``: some were not run."""
+    """The points of a design in its order, and what came of each. ``interrupted``: some were not run; ``left_out`` is
+    for how many a condition did not hold."""
 
     axes: tuple[str, ...]
     outcomes: tuple[Outcome[Measures], ...]
     interrupted: bool = False
+    left_out: int = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A mapping per point: the changed values, the columns of ``COLUMNS``."""
@@ -62,7 +68,7 @@ class Sweep:
         from pandas import DataFrame
 
         frame = DataFrame(list(self.rows()), columns=[*self.axes, *COLUMNS]).astype(TYPES)
-        frame.attrs["interrupted"] = self.interrupted
+        frame.attrs |= {"interrupted": self.interrupted, "left_out": self.left_out, "axes": list(self.axes)}
         return frame
 
     def __rich__(self) -> RenderableType:
@@ -79,52 +85,75 @@ class Sweep:
 
 
 def sweep(
-    base: Scenario | str | Path, grid: Grid, *, workers: int | None = None, progress: bool | None = None
+    base: Scenario | str | Path,
+    tried: Tried,
+    *,
+    where: Where | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
 ) -> DataFrame:
-    """A table with a row per point of *grid*: the changed values, what came out, and ``error`` where nothing did.
+    """A table with a row per point of *tried*: the changed values, what came out, and ``error`` where nothing did.
 
-    *base* is a scenario, its file or its name. ``workers`` processes run (None: one per core where that pays; 1: none
-    but this one). ``progress`` shows a bar on standard error (None: where somebody looks at it). An interrupt keeps the
-    rows that are finished. Raises ScenarioError for a grid that is not lists of values.
+    *base* is a scenario, its file or its name. *tried* is a mapping from paths to values, of which every combination is
+    run; a list of mappings, each a point; or a product of ``ts.grid``, ``ts.zipped`` and ``ts.samples``. *where* leaves
+    out points: conditions such as ``"parallel.tp * parallel.pp <= 64"``, or functions of the changed scenario.
+    ``workers`` processes run (None: one per core where that pays; 1: none but this one). ``progress`` shows a bar on
+    standard error (None: where somebody looks at it). An interrupt keeps the rows that are finished. Raises
+    ScenarioError for a design or a condition that is none.
 
-    >>> table = sweep("quickstart", {"parallel.tp": [2, 3]})
+    >>> table = sweep("quickstart", {"parallel.tp": [2, 3, 4]}, where="parallel.tp < 4")
     >>> table.error[1]
     'parallel.tp = 3: 32 heads do not divide by tp=3; tp=1, 2, 4, 8, 16, 32 would'
+    >>> len(table), table.attrs["left_out"]
+    (2, 1)
     """
-    return run_grid(base, grid, workers=workers, progress=progress).frame()
+    return run_design(base, tried, where=where, workers=workers, progress=progress).frame()
 
 
-def run_grid(
-    base: Scenario | str | Path, grid: Grid, *, workers: int | None = None, progress: bool | None = None
+def run_design(
+    base: Scenario | str | Path,
+    tried: Tried,
+    *,
+    where: Where | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
 ) -> Sweep:
     """The same as a value that also prints itself."""
     runner = Runner(keep=measures, workers=workers, progress=progress)
-    scenario = as_scenario(base)
-    trials = [Trial(base=scenario, parts=(Change(title=label(p), values=p),)) for p in points(grid)]
+    scenario, design = as_scenario(base), as_design(tried)
+    conditions = Conditions.read(where, scenario, design.axes)
+    trials = [Trial(base=scenario, parts=(_change(point),)) for point in conditions.kept(scenario, design)]
+    if not trials and len(design):
+        raise ScenarioError(f"where: holds for none of {len(design):,} points; widen the condition or the values")
     outcomes = runner.run(trials, "sweep")
-    return Sweep(axes=tuple(grid), outcomes=tuple(outcomes), interrupted=runner.interrupted)
+    return Sweep(
+        axes=design.axes,
+        outcomes=tuple(outcomes),
+        interrupted=runner.interrupted,
+        left_out=len(design) - len(trials),
+    )
 
 
-def points(grid: Grid) -> Iterator[dict[str, Any]]:
-    """Every combination of the values of *grid*, the last path varying fastest.
+def _change(point: Point) -> Change:
+    return Change(title=label(point), values=point)
 
-    Raises ScenarioError for a path without a list of values, or with another that lies in it.
 
-    >>> list(points({"parallel.tp": [1, 2], "parallel.pp": [4]}))
-    [{'parallel.tp': 1, 'parallel.pp': 4}, {'parallel.tp': 2, 'parallel.pp': 4}]
+def as_design(tried: Tried) -> Design:
+    """The design that *tried* is. Raises ScenarioError for what is none."""
+    if isinstance(tried, Design):
+        return tried
+    if isinstance(tried, Mapping | str) or not isinstance(tried, Iterable):
+        return grid(tried)
+    return listed(tried)
+
+
+def points(values: Grid) -> Iterator[dict[str, Any]]:
+    """Every combination of *values*, the last path varying fastest. Raises what ``grid`` raises.
+
+    >>> [label(point) for point in points({"parallel.tp": [1, 2], "parallel.pp": [4]})]
+    ['tp 1, pp 4', 'tp 2, pp 4']
     """
-    if not isinstance(grid, Mapping):
-        raise ScenarioError(
-            f"a grid is a mapping from paths to values, such as {{'parallel.tp': [1, 2]}}, not {grid!r}"
-        )
-    grid = {path: plain(values) if hasattr(values, "tolist") else values for path, values in grid.items()}
-    for path, values in grid.items():
-        if isinstance(values, str) or not isinstance(values, Sequence | range) or not len(values):
-            raise ScenarioError(f"{path}: wants a list of values to try, not {values!r}")
-    for path, section in permutations(map(str, grid), 2):
-        if is_within(path, section):
-            raise ScenarioError(f"{section}: each of its values would undo those of {path}; keep one of the two")
-    return (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+    return iter(grid(values))
 
 
 def label(point: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ MEASURED = (
 def table_of(swept: Sweep) -> Section:
     """The changed values of each point with what came out; of those that did not run, each reason once."""
     reasons = list(dict.fromkeys(outcome.failure.reason for outcome in swept.outcomes if outcome.failure))
-    rows = tuple((*_point(outcome), *_measured(outcome, reasons)) for outcome in swept.outcomes)
+    rows = tuple((*_point(swept.axes, outcome), *_measured(outcome, reasons)) for outcome in swept.outcomes)
     blocks: list[Block] = [Table(columns=(*_axes(swept), *MEASURED), rows=rows)]
     if reasons:
         numbered = tuple((f"({number})", reason) for number, reason in enumerate(reasons, 1))
@@ -39,16 +39,17 @@ def table_of(swept: Sweep) -> Section:
 def _axes(swept: Sweep) -> tuple[Column, ...]:
     """A column per axis, named by the last word of its path where that is its alone."""
     last = [path.rpartition(".")[2] for path in swept.axes]
-    columns = []
+    columns, every = [], [outcome.trial.changes for outcome in swept.outcomes]
     for path, name in zip(swept.axes, last, strict=True):
-        values = [outcome.trial.changes[path] for outcome in swept.outcomes]
+        values = [changes[path] for changes in every if path in changes]
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         columns.append(Column(name if last.count(name) == 1 else path, align="right" if numbers else "left"))
     return tuple(columns)
 
 
-def _point(outcome: Outcome[Measures]) -> tuple[Cell, ...]:
-    return tuple(map(word, outcome.trial.changes.values()))
+def _point(axes: tuple[str, ...], outcome: Outcome[Measures]) -> tuple[Cell, ...]:
+    changes = outcome.trial.changes
+    return tuple(word(changes[path]) if path in changes else None for path in axes)
 
 
 def _measured(outcome: Outcome[Measures], reasons: list[str]) -> tuple[Cell, ...]:
