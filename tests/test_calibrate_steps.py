@@ -122,6 +122,17 @@ def test_rates_and_a_row_that_cannot_run() -> None:
     assert any("s.csv:3: left out:" in warning for warning in found.warnings)
 
 
+def test_what_is_read_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario, table = tmp_path / "base.yaml", tmp_path / "steps.csv"
+    scenario.write_text(json.dumps(BASE))
+    table.write_text("micro_batch,step_time_s\n2,1\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", str(table), "--scenario", str(scenario), "-o", str(scenario)])
+    assert ended.value.code == 2
+    assert "base.yaml: is a file that is read here and would be lost" in capsys.readouterr().err
+    assert json.loads(scenario.read_text()) == BASE
+
+
 def test_the_command_writes_a_scenario_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

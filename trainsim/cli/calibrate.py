@@ -10,7 +10,7 @@ import typer
 
 from trainsim.cli.options import Json, Sets
 from trainsim.cli.reading import load
-from trainsim.cli.writing import print_json, render, try_drawing, try_writing
+from trainsim.cli.writing import keep_apart, print_json, render, try_drawing, try_writing
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def calibrate(
     if changes and scenario is None:
         raise ScenarioError("--set changes a scenario; name one with --scenario")
     bases = bases_of(base, load(scenario, changes) if scenario is not None else None)
+    for option, file in (("--out", out), ("--plot", plot)):
+        if file:
+            keep_apart(option, file, [*(files or ()), *base, scenario])
     if out:
         try_writing(out)
     if plot:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trainsim.cli.options import Json, Workers
-from trainsim.cli.writing import print_json, render, try_writing
+from trainsim.cli.writing import keep_apart, print_json, render, try_writing
 
 
 def validate(
@@ -39,6 +39,7 @@ def validate(
     from trainsim.validation.scoring import validate as score
 
     if csv:
+        keep_apart("--csv", csv, [runs])
         try_writing(csv)
     validation = score(runs, sources=source, left_out=left_out, workers=workers)
     if csv:

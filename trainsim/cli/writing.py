@@ -57,6 +57,13 @@ def try_writing(file: Path) -> None:
         file.unlink()
 
 
+def keep_apart(option: str, file: Path, read: Iterable[str | Path | None]) -> None:
+    """Refuse to write *file*, which an *option* names, over one of those that are *read*."""
+    for other in read:
+        if other is not None and file.exists() and Path(other).exists() and file.samefile(other):
+            raise ScenarioError(f"{option} {file}: is a file that is read here and would be lost; give another name")
+
+
 def try_drawing(file: Path) -> None:
     """The same for a picture, whose kind is the ending of its name."""
     from matplotlib.figure import Figure
