@@ -166,7 +166,14 @@ def test_rules(cells: dict[str, str], path: tuple[str, str], value: object) -> N
     ("cells", "says"),
     [
         ({"layers": "many"}, "layers = 'many' is no number"),
-        ({"heads": ""}, "heads is blank"),
+        (
+            {"heads": "", "model_name": "ours-7b"},
+            "heads is blank, and model_name = 'ours-7b' is no model of the catalogue",
+        ),
+        ({"family": "lama"}, "did you mean 'llama'"),
+        ({"zero_stage": "7"}, "zero_stage = 7 is none of 0, 1, 2, 3"),
+        ({"tp": "0"}, "tp is 0"),
+        ({"dp": "8"}, "dp = 8: times tp, pp and cp (1) that is 8 GPUs, and num_gpus says 16"),
         ({"gpu": "TPU v5p"}, "gpu = 'TPU v5p' is none of the catalogue's"),
         ({"gated_mlp": "maybe"}, "neither yes (1) nor no (0)"),
         ({"pp": "4", "dp": "4", "schedule": "banana"}, "schedule = 'banana'"),
@@ -192,6 +199,25 @@ def test_a_damaged_row_has_a_reason_and_no_traceback(damage: dict[str, str]) -> 
 
 
 # measured times and peaks
+
+
+def test_a_model_by_its_name_alone_is_that_of_the_catalogue() -> None:
+    bare = dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "family", "gated_mlp"), "")
+    known = scenario_of(run(**bare, model_name="llama-3-8b"))
+    assert known.scenario["model"] == {"base": "llama-3-8b"}
+    named = {"model_name": "llama-2-7b", "family": "", "gated_mlp": ""}
+    assert scenario_of(run(**named)).scenario["model"]["base"] == "llama-2-7b"  # not a GPT of those sizes
+    assert any("a GPT" in said for said in scenario_of(run(**named | {"model_name": "ours"})).assumed)
+
+
+def test_replicas_are_the_gpus_that_are_left() -> None:
+    assert run(dp="", tp="2", pp="4").replicas == 2
+    assert scenario_of(run(dp="", micro_batch="")).scenario["training"]["micro_batch"] == 1
+
+
+def test_a_peak_is_above_zero() -> None:
+    with pytest.raises(UnreadableCell, match="peak_mem_GB = '-5' is not above 0"):
+        _ = run(peak_mem_GB="-5").peak_memory
 
 
 def test_times_are_taken_as_printed_or_worked_out() -> None:
@@ -229,6 +255,7 @@ def test_a_table_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert status("validate", "--runs", str(file), "--csv", str(out), "--workers", "1") == 0
     shown = capsys.readouterr().out
     assert "abacus" in shown
+    assert "1 of 4 runs: the median error is" in " ".join(shown.split())
     written = list(csv.DictReader(out.open()))
     assert [row["id"] for row in written] == ["X-1", "X-2", "X-3", "X-4"]
     assert float(written[0]["error"]) == pytest.approx(float(written[0]["predicted_s"]) - 1.0)
@@ -244,6 +271,12 @@ def test_a_table_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         ("", "no column 'id'"),
         ("a,b\n1,2\n", "no column 'id'"),
+        ("id;gpu;num_gpus\n", "parted by ','"),
+        ("id,gpu,num_gpus,global_batch,seq_len,step_time_s\n", "no column 'layers' and no model_name"),
+        (f"{','.join(CELLS)},tp\n", "the column 'tp' is there twice"),
+        (f"{','.join(CELLS)},sequence_paralel\n", "is 'sequence_parallel' meant"),
+        (f"{','.join(CELLS)}\n", "runs.csv: a header and no row below it"),
+        (f"{table(CELLS).strip()},more\n", "runs.csv:2: more cells than the header has"),
         ("id,layers,hidden,heads,gpu,num_gpus,global_batch,seq_len\n", "no column with a time"),
     ],
 )
@@ -252,6 +285,22 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, says: str
     file.write_text(text)
     with pytest.raises(InvalidData, match=says):
         ts.validate(file)
+
+
+def test_the_table_that_is_read_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(table(CELLS))
+    before = file.read_bytes()
+    assert status("validate", "--runs", str(file), "--csv", str(file)) == 2
+    assert "would be lost" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_nothing_is_left_out_for_a_source_that_taught_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(table(CELLS))
+    with pytest.raises(TrainsimError, match="nothing was learnt from X"):
+        ts.validate(file, left_out=True)
 
 
 def test_a_file_that_is_not_there_and_a_source_that_nobody_is() -> None:

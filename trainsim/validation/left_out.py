@@ -28,6 +28,11 @@ def without(source: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
     return data | {"cluster": cluster}
 
 
+def learnt_from(source: str) -> bool:
+    """Whether *source* taught anything that can be left out."""
+    return any(source in of for of in _told().values())
+
+
 def _replaced(framework: Any, instead: Mapping[str, str]) -> Any:
     """The profile, or the base of one that is written in place, by what stands in for it."""
     if isinstance(framework, Mapping):

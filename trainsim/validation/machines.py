@@ -39,7 +39,7 @@ def machine_of(run: PublishedRun) -> PublishedMachine:
     row = next((row for row in _rows("machines") if _matches(row, gpu=gpu, interconnect=network)), None)
     device = Device(row["gpu_is"], row["topology"]) if row else device_called(gpu)
     if device is None:
-        raise UnreadableCell(f"gpu = {gpu!r} is none of the catalogue's")
+        raise UnreadableCell(f"gpu = {gpu!r} is none of the catalogue's; `trainsim list gpus` has them")
     topology = load_topology(device.topology, nodes=1)
     gpus = run.wanted("num_gpus")
     cluster: dict[str, Any] = {"topology": device.topology}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from trainsim.frameworks import load_framework
 from trainsim.validation.machines import machine_of
-from trainsim.validation.models import model_of
+from trainsim.validation.models import is_taken_for_a_gpt, model_of
 from trainsim.validation.published import PublishedRun
 from trainsim.validation.software import SoftwareOfRun, software_of
 from trainsim.validation.training import sections_of
@@ -49,7 +49,9 @@ def scenario_of(run: PublishedRun) -> MappedRun:
         **{key: dict(section) for key, section in sections.data.items()},
         "simulation": {"detail": DETAIL},
     }
-    return MappedRun(_remarked(data, run), software, (*software.assumed, *machine.assumed, *sections.assumed))
+    family = ("a GPT, for family and gated_mlp are blank",) * is_taken_for_a_gpt(run)
+    assumed = (*software.assumed, *family, *machine.assumed, *sections.assumed)
+    return MappedRun(_remarked(data, run), software, assumed)
 
 
 def _remarked(data: dict[str, Any], run: PublishedRun) -> dict[str, Any]:

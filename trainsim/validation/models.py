@@ -8,11 +8,13 @@ from functools import cache
 from typing import Any
 
 from trainsim.documents.catalogue import shipped
-from trainsim.validation.published import PublishedRun
+from trainsim.errors import nearest
+from trainsim.models.known import MODELS, family_names
+from trainsim.validation.published import SIZES, PublishedRun, UnreadableCell
 
 LORA_RANK = 16
 """Of adapters whose rank nobody tells."""
-SIZES = {"ffn_hidden": "ffn_hidden", "kv_heads": "kv_heads", "vocab": "vocab"}
+FURTHER_SIZES = {"ffn_hidden": "ffn_hidden", "kv_heads": "kv_heads", "vocab": "vocab"}
 FAMILIES = {"gpt": "gpt", "llama": "llama", "moe": "llama", "bert": "gpt"}
 """Families of the column ``family`` as the catalogue has them."""
 
@@ -30,22 +32,57 @@ def model_of(run: PublishedRun) -> dict[str, Any]:
         vocab = run.whole("vocab")
         further = {"mtp_layers": 1} if predicts_further(run) else {}
         return {"base": row["base"]} | layers | ({"vocab": vocab} if vocab else {}) | further | _adapters(run)
+    family = _family(run)
+    if _is_of_the_catalogue(run):
+        given = {key: value for key in ("layers", "hidden", "heads") if (value := run.degree(key))}
+        return {"base": run.text("model_name")} | given | _further(run)
     own = {key: value for key, value in row.items() if key not in ("name", "base", "sized")}
-    family = own.pop(
-        "family", FAMILIES.get(run.text("family").lower(), "gpt" if not run.flag("gated_mlp") else "llama")
-    )
+    if (blank := next((size for size in SIZES if not run.text(size) and size not in own), None)) is not None:
+        raise UnreadableCell(
+            f"{blank} is blank, and model_name = {run.text('model_name')!r} is no model of the catalogue; give "
+            f"{', '.join(SIZES)}, or a name of `trainsim list models`"
+        )
+    family = own.pop("family", family)
     return {
         "name": run.text("model_name") or "model",
         "family": family,
         **{key: run.wanted(key) for key in ("layers", "hidden", "heads")},
         **_head_size(run),
-        **{key: value for column, key in SIZES.items() if (value := run.whole(column))},
-        **_flags(run),
-        **_experts(run),
-        **_adapters(run),
+        **_further(run),
         "max_positions": run.wanted("seq_len"),
         **own,
     }
+
+
+def is_taken_for_a_gpt(run: PublishedRun) -> bool:
+    """Whether nothing says of what family the model is."""
+    named = any(re.search(row["name"], run.text("model_name"), re.I) for row in _rows())
+    return not (named or run.text("family") or run.text("gated_mlp") or _is_of_the_catalogue(run))
+
+
+def _is_of_the_catalogue(run: PublishedRun) -> bool:
+    """Whether the model is the catalogue's of that name: columns leave open which sizes it has, or of what family."""
+    known = MODELS.canonical(run.text("model_name")) in MODELS.files
+    whole = all(run.text(size) for size in SIZES) and (run.text("family") or run.text("gated_mlp"))
+    return known and not whole
+
+
+def _family(run: PublishedRun) -> str:
+    """The family by its column, else by whether the MLP is gated."""
+    told = run.text("family").lower()
+    if told in ("", "nan"):
+        return "llama" if run.flag("gated_mlp") else "gpt"
+    if told in FAMILIES or told in family_names():
+        return FAMILIES.get(told, told)
+    near = nearest(told, family_names())
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise UnreadableCell(f"family = {told!r} is none of {', '.join(dict.fromkeys([*FAMILIES, *family_names()]))}{hint}")
+
+
+def _further(run: PublishedRun) -> dict[str, Any]:
+    """Sizes that have a rule where they are blank, and what else columns say of a model."""
+    sizes = {key: value for column, key in FURTHER_SIZES.items() if (value := run.whole(column))}
+    return {**sizes, **_flags(run), **_experts(run), **_adapters(run)}
 
 
 def predicts_further(run: PublishedRun) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 from trainsim.errors import InvalidData, TrainsimError, nearest
@@ -13,8 +16,14 @@ from trainsim.errors import InvalidData, TrainsimError, nearest
 TABLES = {file.stem: file for file in sorted((Path(__file__).parent / "data").glob("*.csv"))}
 """The tables that ship, by name."""
 SHIPPED = TABLES["runs"]
-REQUIRED = ("id", "layers", "hidden", "heads", "gpu", "num_gpus", "global_batch", "seq_len")
+REQUIRED = ("id", "gpu", "num_gpus", "global_batch", "seq_len")
 """Columns without which a row is no run."""
+SIZES = ("layers", "hidden", "heads", "vocab")
+"""What a model needs, unless its name is one of the catalogue."""
+FURTHER = ("kind", "layout", "oom", "status")
+"""Columns that are read and that the shipped table does not have."""
+MISSPELT = 0.81
+"""How alike a column that nobody reads and one that is missing are, where the one is taken for the other."""
 TIMES = ("derived_step_time_s", "step_time_s", "tokens_per_s_per_gpu", "samples_per_s")
 """Columns of which a row has one at least, or it has no time to compare with."""
 
@@ -77,6 +86,22 @@ class PublishedRun:
             raise UnreadableCell(f"{column} is {'blank' if value is None else 0}; a run needs it")
         return value
 
+    def degree(self, column: str) -> int | None:
+        """The same, None where it is blank. Raises UnreadableCell."""
+        return self.wanted(column) if self.text(column) and self.number(column) is not None else None
+
+    @property
+    def replicas(self) -> int:
+        """Its data-parallel degree: of the GPUs that are left. Raises UnreadableCell where another one is printed."""
+        gpus, printed = self.wanted("num_gpus"), self.degree("dp")
+        model = math.prod(self.degree(key) or 1 for key in ("tp", "pp", "cp"))
+        if printed and printed * model != gpus:
+            raise UnreadableCell(
+                f"dp = {printed}: times tp, pp and cp ({model}) that is {printed * model} GPUs, and num_gpus says "
+                f"{gpus}; mend one of them, or leave dp blank"
+            )
+        return printed or max(1, gpus // model)
+
     def flag(self, column: str) -> bool | None:
         """Yes or no; None where it is blank. Raises UnreadableCell."""
         text = self.text(column).lower()
@@ -115,7 +140,7 @@ class PublishedRun:
     @property
     def peak_memory(self) -> float | None:
         """Measured peak, bytes. GiB where the note says so, and of nvidia-smi. Raises UnreadableCell."""
-        value = self.number("peak_mem_GB")
+        value = self._above_zero("peak_mem_GB")
         if value is None:
             return None
         note = self.text("mem_note")
@@ -140,7 +165,7 @@ Form = Callable[[Mapping[str, str]], Mapping[str, str]]
 def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[PublishedRun]:
     """The rows of a CSV file with the columns of the shipped one, or of which *form* makes those, in order.
 
-    Unknown columns are ignored.
+    Columns that nobody reads are ignored, unless they look like one that is missing.
     Raises InvalidData for a file that cannot be read or lacks a column without which no row is a run.
     """
     try:
@@ -148,7 +173,13 @@ def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[Publish
             table = csv.DictReader(file)
             columns = [(name or "").strip() for name in table.fieldnames or ()]
             _check(path, [*columns, *form(dict.fromkeys(columns, ""))])
+            if form is dict:
+                _check_names(path, columns)
             for cells in table:
+                if None in cells:
+                    raise InvalidData(
+                        f"{path}:{table.line_num}: more cells than the header has; quote cells that hold a ','"
+                    )
                 known = {(key or "").strip(): value for key, value in cells.items() if isinstance(value, str)}
                 if any(value.strip() for value in known.values()):
                     yield PublishedRun(line=table.line_num, cells=form(known))
@@ -160,10 +191,37 @@ def read_runs(path: str | Path = SHIPPED, form: Form = dict) -> Iterator[Publish
 
 def _check(path: str | Path, columns: list[str]) -> None:
     """Refuse a table that is no table of runs."""
-    for name in REQUIRED:
-        if name not in columns:
-            near = nearest(name, [column for column in columns if column])
-            hint = f"; it has {near!r}, is that meant?" if near else ""
-            raise InvalidData(f"{path}: no column {name!r}{hint} A table of runs needs {', '.join(REQUIRED)}")
+    missing = next((name for name in REQUIRED if name not in columns), None)
+    if missing:
+        near = nearest(missing, [column for column in columns if column and len(column) < len(missing) * 3])
+        hint = f" (is {near!r} meant?)" if near else ""
+        parted = (
+            " (cells have to be parted by ',')" if len(set(columns)) == 1 and re.search("[;\t]", columns[0]) else ""
+        )
+        raise InvalidData(
+            f"{path}: no column {missing!r}{parted or hint}; a table of runs needs {', '.join(REQUIRED)} and sizes "
+            "of a model, or its name"
+        )
     if not any(name in columns for name in TIMES):
         raise InvalidData(f"{path}: no column with a time; it needs one of {', '.join(TIMES)}")
+    if "model_name" not in columns and (size := next((name for name in SIZES if name not in columns), None)):
+        raise InvalidData(
+            f"{path}: no column {size!r} and no model_name; it needs {', '.join(SIZES)}, or names of models"
+        )
+
+
+def _check_names(path: str | Path, columns: list[str]) -> None:
+    """Refuse columns that are there twice, and those that nobody reads and that look like one that is missing."""
+    if twice := next((name for k, name in enumerate(columns) if name and name in columns[:k]), None):
+        raise InvalidData(f"{path}: the column {twice!r} is there twice; keep one")
+    known = _known_columns()
+    missing = [name for name in known if name not in columns]
+    for name in columns:
+        if name and name not in known and (meant := get_close_matches(name.lower(), missing, n=1, cutoff=MISSPELT)):
+            raise InvalidData(f"{path}: nobody reads the column {name!r}; is {meant[0]!r} meant? Rename it")
+
+
+@cache
+def _known_columns() -> tuple[str, ...]:
+    with open(SHIPPED, newline="", encoding="utf-8-sig") as file:
+        return (*next(csv.reader(file)), *FURTHER)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.likely import parts_of
-from trainsim.errors import ScenarioError, TrainsimError, UnknownName
+from trainsim.errors import InvalidData, ScenarioError, TrainsimError, UnknownName
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
 from trainsim.study.trial import Trial
 from trainsim.validation.forms import rows_of
-from trainsim.validation.left_out import without
+from trainsim.validation.left_out import learnt_from, without
 from trainsim.validation.mapping import scenario_of
 from trainsim.validation.published import SHIPPED, TABLES, PublishedRun
 from trainsim.validation.scores import COLUMNS, RunScore
@@ -84,7 +84,10 @@ def validate(
     >>> [score.run.id for score in scored.scores if abs(score.error) > 0.05]
     []
     """
-    rows = _of_sources(list(rows_of(SHIPPED if runs is None else TABLES.get(str(runs), runs))), sources)
+    path = SHIPPED if runs is None else TABLES.get(str(runs), runs)
+    rows = _of_sources(path, list(rows_of(path)), sources)
+    if left_out:
+        _check_taught(path, rows)
     runner = Runner(keep=replayed, workers=workers, progress=progress)
     mapped = [_mapped(run, left_out) for run in rows]
     outcomes = iter(runner.run([m.trial for m in mapped if m.trial is not None], "validate"))
@@ -142,12 +145,22 @@ def _scored(score: RunScore, value: Replayed | None, reason: str) -> RunScore:
     return replace(score, predicted=value.step_time, parts=value.parts, memory_predicted=peak, fits=value.fits)
 
 
-def _of_sources(rows: list[PublishedRun], sources: Sequence[str]) -> list[PublishedRun]:
+def _of_sources(path: str | Path, rows: list[PublishedRun], sources: Sequence[str]) -> list[PublishedRun]:
     known = dict.fromkeys(run.source for run in rows)
     for source in sources:
         if source not in known:
             raise UnknownName("source of published runs", source, known)
     kept = [run for run in rows if not sources or run.source in sources]
     if not kept:
-        raise ScenarioError("the table has no rows")
+        raise InvalidData(f"{path}: a header and no row below it; write a row per run")
     return kept
+
+
+def _check_taught(path: str | Path, rows: Sequence[PublishedRun]) -> None:
+    """Refuse to leave out sources of which none taught anything."""
+    sources = dict.fromkeys(run.source for run in rows)
+    if not any(map(learnt_from, sources)):
+        raise ScenarioError(
+            f"{path}: nothing was learnt from {', '.join(sources)}, so that nothing can be left out; leave --left-out "
+            "(left_out) away"
+        )

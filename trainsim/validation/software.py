@@ -39,5 +39,6 @@ def software_of(run: PublishedRun) -> SoftwareOfRun:
     'megatron-2021'
     """
     chosen = profile_for(called(run), year=run.whole("year"), sharding=strategy_of(run))
-    assumed = () if chosen.known else (f"{chosen.why}: {chosen.assumed}" if chosen.assumed else chosen.why,)
+    why = chosen.why if run.text("framework") else "framework is blank"
+    assumed = () if chosen.known else (f"{why}: {chosen.assumed}" if chosen.assumed else why,)
     return SoftwareOfRun(chosen.profile, load_framework(chosen.profile).family, assumed)

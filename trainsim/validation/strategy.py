@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainsim.validation.published import PublishedRun
+from trainsim.validation.published import PublishedRun, UnreadableCell
 
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
@@ -16,6 +16,8 @@ def strategy_of(run: PublishedRun, family: str = "") -> str:
     'fsdp'
     """
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
+    if stage not in STAGES:
+        raise UnreadableCell(f"zero_stage = {stage} is none of {', '.join(map(str, STAGES))}")
     if re.search(r"\b(HSDP|HYBRID)", note, re.I):
         return "hsdp"
     if "fsdp" in note.lower() or (family == "pytorch" and stage >= 2):
@@ -26,4 +28,4 @@ def strategy_of(run: PublishedRun, family: str = "") -> str:
         return "mics"
     if stage == 0 and "BF16_Optimizer" in note and run.text("precision") == "bf16":
         return "zero1"  # DeepSpeed's optimizer for bf16 shares its states, whatever stage is asked for
-    return STAGES.get(stage, "zero3")
+    return STAGES[stage]

@@ -61,7 +61,7 @@ def overall(scores: Sequence[RunScore]) -> str:
     whole = errors(errors_of(scores))
     if whole is None:
         return "No run has a time and a prediction."
-    return (
-        f"{whole.runs} of {len(scores)} runs: the median of the {len(medians)} sources' medians is "
-        f"{median(medians):.1%} (mean {mean(medians):.1%}), and nine in ten runs are within {whole.ninety:.1%}."
-    )
+    middle = f"the median of the {len(medians)} sources' medians is {median(medians):.1%} (mean {mean(medians):.1%})"
+    if len(medians) == 1:
+        middle = f"the median error is {whole.median:.1%}"
+    return f"{whole.runs} of {len(scores)} runs: {middle}, and nine in ten runs are within {whole.ninety:.1%}."

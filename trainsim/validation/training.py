@@ -59,11 +59,11 @@ def sections_of(run: PublishedRun, *, family: str) -> Sections:
 
 
 def _parallel(run: PublishedRun) -> dict[str, Any]:
-    degrees = {key: run.whole(key) or 1 for key in ("tp", "pp", "cp", "ep")}
+    degrees = {key: run.degree(key) or 1 for key in ("tp", "pp", "cp", "ep")}
     if degrees["ep"] == 1 and re.search("deepep|hybridep", run.remarks, re.I):
         # they send tokens to other ranks, so that experts are there: dealt to all replicas that they divide by, as in
         # NVIDIA-NeMo/Automodel examples/llm_benchmark
-        degrees["ep"] = gcd(run.whole("num_experts") or 1, run.whole("dp") or 1)
+        degrees["ep"] = gcd(run.whole("num_experts") or 1, run.replicas)
     section: dict[str, Any] = {key: degree for key, degree in degrees.items() if degree > 1}
     if etp := run.whole("etp"):
         section["etp"] = etp
@@ -76,7 +76,7 @@ def _parallel(run: PublishedRun) -> dict[str, Any]:
 
 def _sharding(run: PublishedRun, *, family: str) -> dict[str, Any]:
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
-    dp = run.whole("dp") or 1
+    dp = run.replicas
     section: dict[str, Any] = {"strategy": strategy_of(run, family)}
     if section["strategy"] in ("fsdp", "hsdp") and (
         stage == 2 or re.search(r"SHARD_GRAD_OP|reshard_after_forward (false|0)|ZeRO-2", note, re.I)
@@ -106,7 +106,7 @@ def _offload(run: PublishedRun) -> dict[str, Any]:
 
 
 def _training(run: PublishedRun, assume: Callable[[str], None]) -> dict[str, Any]:
-    micro, batch, dp = run.whole("micro_batch"), run.wanted("global_batch"), run.whole("dp") or 1
+    micro, batch, dp = run.degree("micro_batch"), run.wanted("global_batch"), run.replicas
     if micro is None:
         micro = min(2, max(1, batch // dp)) if (run.whole("pp") or 1) == 1 else 1
         assume(f"micro-batch {micro}")
