@@ -6,6 +6,7 @@ A model is a list of kinds, one per layer; in most models all of them are the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -205,9 +206,11 @@ def _in_vectors(kind: LayerKind, tp: int) -> int:
 
 def counted(kinds: Iterable[LayerKind]) -> dict[LayerKind, int]:
     """How many layers of each kind there are among *kinds*, in order of first appearance."""
+    every = list(kinds)
+    objects = {id(kind): kind for kind in every}  # a model has one object per kind, and their hashes take time
     counts: dict[LayerKind, int] = {}
-    for kind in kinds:
-        counts[kind] = counts.get(kind, 0) + 1
+    for number, times in Counter(map(id, every)).items():
+        counts[objects[number]] = counts.get(objects[number], 0) + times
     return counts
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from trainsim.errors import InvalidPlan
@@ -32,7 +32,7 @@ MTP_NORMS = 3
 _KINDS = (("positions", POSITIONS), ("norm", NORMS), ("biases", BIASES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Transformer:
     """Layers between an embedding and a head. Counts are exact and unpadded.
 
@@ -122,12 +122,12 @@ class Transformer:
                     "encoder_layers out"
                 )
 
-    @property
+    @cached_property
     def kind(self) -> LayerKind:
         """The layer with the model's own sizes."""
         return _named_kinds(self)[DEFAULT]
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
         """The kind of every layer, first to last.
 
@@ -138,7 +138,7 @@ class Transformer:
         """
         return _kinds(self)
 
-    @property
+    @cached_property
     def experts(self) -> Moe | None:
         """The experts of the first layer that has some; None for a dense model."""
         return next((kind.moe for kind in counted(self.kinds) if kind.moe is not None), None)

@@ -29,6 +29,7 @@ class Holdings:
     vocabulary: Vocabulary | None = None
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
     _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
+    _groups: dict[tuple[int, int | None], tuple[ParameterGroup, ...]] = field(default_factory=dict, repr=False)
 
     def of_rank(self, rank: int) -> tuple[Stage, ...]:
         """The chunks of pipeline rank *rank*, first to last."""
@@ -134,6 +135,11 @@ class Holdings:
 
         Their shapes are as cut over *tp* ranks (None: as it holds them).
         """
+        if (rank, tp) not in self._groups:
+            self._groups[rank, tp] = self._grouped(rank, tp)
+        return self._groups[rank, tp]
+
+    def _grouped(self, rank: int, tp: int | None) -> tuple[ParameterGroup, ...]:
         stages, alike = self.of_rank(rank), replicas(self.job)
         held = tuple(self.held(s) for s in stages)
         if self.job.model.lora is None:

@@ -32,8 +32,9 @@ def optimizer_step(parts: Parts, rank: int, sharding: ShardingPlan, *, stays: fl
     """
     job, optimizer = parts.job, parts.job.training.optimizer
     held = _trained(parts, rank, sharding)
-    for one, square in zip(held, _trained(parts, rank, sharding, tp=1), strict=True):
-        if optimizer.iterations and shapes(job, one.group).matrices:
+    squares = _trained(parts, rank, sharding, tp=1) if optimizer.iterations else []
+    for one, square in zip(held, squares, strict=False):
+        if shapes(job, one.group).matrices:
             yield from _gathers(parts, one, optimizer.gather_bytes)
             yield from _orthogonal(parts, shapes(job, square.group), one.shards.optimizer, optimizer.iterations)
     moved = moved_bytes(job, held, stays) + copied_bytes(job, held)

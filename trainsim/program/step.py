@@ -38,7 +38,7 @@ def rank_program(parts: Parts, rank: int) -> Program:
         chains["dp"] = tuple(_reduced(rank_plan))
     chains |= offload_chains(rank_plan)
     return Program(chains=chains, stage=rank, parameters=rank_plan.parameters, resident=rank_plan.resident,
-                   memory=_memory(rank_plan))  # fmt: skip
+                   memory=rank_memory(rank_plan))  # fmt: skip
 
 
 def _reduced(rank_plan: RankPlan) -> Iterator[Task]:
@@ -65,8 +65,8 @@ def delayed(program: Program, delays: Iterable[Delay]) -> Program:
     return replace(program, chains={**program.chains, "compute": tuple(tasks)})
 
 
-def _memory(rank_plan: RankPlan) -> Memory:
-    """Model states; receive buffers for both directions of the pipeline.
+def rank_memory(rank_plan: RankPlan) -> Memory:
+    """What a pipeline rank holds all the time: model states; receive buffers for both directions of the pipeline.
 
     Where nothing is flushed, several versions of the weights are held.
     """
