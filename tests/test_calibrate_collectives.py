@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import trainsim as ts
 from trainsim.calibration.bases import Bases
-from trainsim.calibration.calibrating import calibrated
+from trainsim.calibration.calibrating import calibrate, calibrated
 from trainsim.calibration.fits.least_squares import solve
 from trainsim.calibration.measurements import CollectiveSweep, Measurements
 from trainsim.calibration.reader import MeasuredText, read, reader_of, readers
@@ -113,7 +113,27 @@ def test_a_line_whose_rate_is_not_size_over_time_is_left_out() -> None:
     source = MeasuredText(shown="x.log", text="\n".join(damaged))
     found = reader_of(source).load(source)
     assert len(found.sweeps[0].nbytes) == len(SIZES) - 1
-    assert "1 lines are damaged" in found.warnings[0]
+    assert "1 line is damaged" in found.warnings[0]
+
+
+def test_wrong_results_and_other_gpus_are_said(tmp_path: Path) -> None:
+    lines = log("all_reduce", times("dgx_h100", "all_reduce", nodes=1, ranks=8)).splitlines()
+    file = tmp_path / "x.log"
+    file.write_text("\n".join(line.removesuffix(" 0") + " 7" if "float sum" in line else line for line in lines))
+    warnings = calibrate(file, base="dgx_h100").warnings
+    assert any(f"#wrong is not 0 in {len(SIZES)} of its lines" in said for said in warnings)
+    assert not any("--base names another" in said for said in warnings)
+    file.write_text("\n".join(lines))
+    warnings = calibrate(file, base="dgx_a100").warnings
+    assert "NVIDIA H100 80GB HBM3 is h100-sxm5-80gb, and what is calibrated has a100-sxm4-80gb" in "\n".join(warnings)
+    assert not any("#wrong" in said for said in warnings)
+
+
+def test_a_table_has_one_time_per_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("size_bytes,time_us,time_ms,collective,nranks\n1048576,30,30,all_reduce,8\n")
+    with pytest.raises(ScenarioError, match=r"x\.csv:2: time_us and time_ms are both given"):
+        calibrate(file, base="dgx_h100")
 
 
 @settings(max_examples=60, deadline=None)

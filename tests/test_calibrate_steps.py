@@ -88,6 +88,8 @@ def test_one_row_moves_the_clock_alone() -> None:
         ("tp,step_time_s", "2,1.0,3", "3 cells under a header of 2"),
         ("tp,tokens_per_s_per_gpu", "2,", "neither step_time_s nor tokens_per_s_per_gpu"),
         ("tp,tp,step_time_s", "2,2,1", "tp is there twice"),
+        ("tp,parallel.tp,step_time_s", "2,4,1", "columns tp and parallel.tp are both parallel.tp"),
+        ("tp,step_time_s,tokens_per_s_per_gpu", "2,1,9000", "step_time_s and tokens_per_s_per_gpu are both given"),
     ],
 )
 def test_a_wrong_table_is_refused_with_its_line(header: str, line: str, says: str, tmp_path: Path) -> None:
@@ -120,6 +122,18 @@ def test_rates_and_a_row_that_cannot_run() -> None:
     found = calibrated(Measurements(steps=rows), Bases(scenario=base))
     assert [row.error(row.before) for row in found.compared] == [pytest.approx(0.0, abs=1e-9)]
     assert any("s.csv:3: left out:" in warning for warning in found.warnings)
+
+
+def test_a_row_says_how_many_gpus_in_the_place_of_the_scenario() -> None:
+    base = ts.Scenario.from_dict({**BASE, "cluster": {"topology": "dgx_a100", "nodes": 1}})
+    rows = ({"cluster.gpus": 16}, {"cluster.nodes": 4})
+    steps = tuple(
+        MeasuredStep(changes=row, step_seconds=900.0, tokens_per_s_per_gpu=None, place=f"s.csv:{line}")
+        for line, row in enumerate(rows, 2)
+    )
+    found = calibrated(Measurements(steps=steps), Bases(scenario=base))
+    assert [row.what for row in found.compared] == ["gpus 16", "nodes 4"]
+    assert any("s.csv:" in said and "(and 1 more); is that" in said for said in found.warnings)
 
 
 def test_what_is_read_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,13 @@ def test_products_tell_the_clock(tmp_path: Path) -> None:
     assert gpu.kernels.sustained.gemm == clock["value"]
 
 
+def test_a_gpu_that_is_another_or_unknown_is_said(tmp_path: Path) -> None:
+    file = written(trace(), tmp_path / "t.json")
+    assert any(f"{GPU} is a100-sxm4-80gb" in said for said in calibrate(file, base="h100-sxm5-80gb").warnings)
+    file = written(trace() | {"deviceProperties": []}, tmp_path / "t.json")
+    assert any("no trace names its GPU" in said for said in calibrate(file, base="pytorch-ddp").warnings)
+
+
 def test_collectives_count_where_the_machine_is_named_and_then_the_shortest(tmp_path: Path) -> None:
     file = written(trace(), tmp_path / "t.json")
     assert any("all_reduce of 8" in warning for warning in calibrate(file).warnings)

@@ -10,6 +10,7 @@ from typing import Any
 from trainsim.documents.catalogue import Catalogue, Spec
 from trainsim.errors import TrainsimError, UnknownName
 from trainsim.frameworks import FRAMEWORKS
+from trainsim.hardware.devices import device_called
 from trainsim.hardware.gpu import GPUS
 from trainsim.hardware.topology import TOPOLOGIES
 from trainsim.scenario.loading import scenario_names
@@ -57,6 +58,19 @@ def _kind(name: str) -> str:
         raise faults[0]
     every = [known_name for known in CATALOGUES.values() for known_name in known.files]
     raise UnknownName("topology, GPU or framework", name, every)
+
+
+def other_gpus(called: Iterable[str], gpu: str) -> list[str]:
+    """What to say where devices that call themselves so are no *gpu*; one that is changed is called after it.
+
+    >>> other_gpus(["NVIDIA H100 80GB HBM3"], "h100-sxm5-80gb, changed")
+    []
+    """
+    meant = gpu.partition(",")[0]
+    others = {name: device.gpu for name in called if (device := device_called(name)) and device.gpu != meant}
+    return [
+        f"{name} is {known}, and what is calibrated has {gpu}; --base names another" for name, known in others.items()
+    ]
 
 
 def written_topology(scenario: Scenario) -> Spec:

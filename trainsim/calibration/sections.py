@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 18
 """Of a table."""
 COLUMNS = (
-    Column("size", Unit.BYTES),
+    Column("size", align="right"),
     Column("", wraps=True),
     Column("measured", align="right"),
     Column("before", align="right", priority=2),
@@ -79,7 +79,8 @@ def _table(rows: Sequence[Compared], title: str) -> Table:
     thinned = rows[:: -(-len(rows) // MOST_ROWS)]
     cells = tuple(
         (
-            row.nbytes, "" if title else row.what, Amount(row.measured, Unit.TIME), Amount(row.before, Unit.TIME),
+            None if row.nbytes is None else Amount(row.nbytes, Unit.BYTES), "" if title else row.what,
+            Amount(row.measured, Unit.TIME), Amount(row.before, Unit.TIME),
             row.error(row.before), Amount(row.after, Unit.TIME), row.error(row.after),
             None if row.left_out is None else row.error(row.left_out),
         )

@@ -35,6 +35,13 @@ class TableRow:
         """The first of *columns* that has a cell here."""
         return next((column for column in columns if column in self.cells), None)
 
+    def only(self, columns: Iterable[str]) -> str | None:
+        """The one of *columns* that has a cell here. Raises ScenarioError where several have."""
+        given = [column for column in columns if column in self.cells]
+        if len(given) > 1:
+            raise ScenarioError(f"{self.place}: {' and '.join(given)} are both given; leave all but one blank")
+        return next(iter(given), None)
+
 
 def header_of(text: MeasuredText) -> tuple[str, ...]:
     """The names of the columns in lower case; none where the first line is no header of several columns."""

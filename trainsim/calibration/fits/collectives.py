@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainsim.calibration.answer import Compared, FitAnswer
-from trainsim.calibration.bases import Bases, written_topology
+from trainsim.calibration.bases import Bases, other_gpus, written_topology
 from trainsim.calibration.fit import ConstantFit, register
 from trainsim.calibration.fits.adjusted import Adjusted
 from trainsim.calibration.fits.least_squares import Floats, solve
@@ -205,6 +205,7 @@ def _remarks(placed: Sequence[Placed], points: Sequence[Point], then: Floats) ->
     out = []
     if len(gpus := dict.fromkeys(group.sweep.gpu for group in placed if group.sweep.gpu)) > 1:
         out.append(f"logs of different GPUs are fitted as one machine: {', '.join(gpus)}")
+    out += other_gpus(gpus, placed[0].cluster.gpu.name)
     if any(not point.counts for point in points):
         out.append(
             "one thread launched on all GPUs (-g): short times are its pace and were left out; run one process per GPU "

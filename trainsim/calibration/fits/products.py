@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trainsim.calibration.answer import Compared, Constant, FitAnswer
-from trainsim.calibration.bases import Bases
+from trainsim.calibration.bases import Bases, other_gpus
 from trainsim.calibration.fit import ConstantFit, register
 from trainsim.calibration.fits.least_squares import Floats, solve
 from trainsim.calibration.fits.speeds import gpu_with, written_gpu
@@ -27,10 +27,8 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     phase("fitting products")
     base = gpu_of(measured, bases)
     if base is None:
-        called = ", ".join(measured.gpus) or "nothing"
-        return FitAnswer(
-            warnings=(f"products were left out: the GPU is called {called}; name the nearest with --base",)
-        )
+        called = f"nobody knows the GPU {', '.join(measured.gpus)}" if measured.gpus else "no trace names its GPU"
+        return FitAnswer(warnings=(f"products were left out: {called}; name the nearest with --base",))
     gpu = load_gpu(base)
     kernels = [timing for timing in measured.kernels if not timing.alone]
     timings = [timing for timing in kernels if _seconds(timing, gpu, 1.0) is not None]
@@ -49,6 +47,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     return FitAnswer(
         constants=(Constant(key="kernels.sustained.gemm", before=before, after=after),),
         compared=tuple(_compared(timing, gpu, after / before) for timing in timings),
+        warnings=tuple(other_gpus(measured.gpus, gpu.name)),
         documents={"gpu": gpu_with(base, {"sustained": {"gemm": after}})},
     )
 

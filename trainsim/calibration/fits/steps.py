@@ -44,6 +44,8 @@ NO_HELP = (
     "nothing was changed: a fit on all other rows is no nearer to a row than the scenario as it is; the rows differ by "
     "more than clock, network and host"
 )
+FAR_AS_IT_IS, FAR_AFTER = 3.0, 1.5
+"""So many times what is simulated, before or after a fit: the step was not of this scenario, or not in seconds."""
 SAME = 1e-4
 """A logarithm that moved less than this did not."""
 
@@ -79,7 +81,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     phase("fitting steps")
     found = _search(runner, trials, seconds, before)
     document, constants = scenario_override(bases.scenario, _speeds(found.at))
-    said = [NO_HELP] if found.gave_up else []
+    said = [NO_HELP] * found.gave_up + _far_off(steps, seconds, before, found.after)
     return FitAnswer(
         constants=constants,
         compared=tuple(_compared(steps, seconds, before, found)),
@@ -140,7 +142,11 @@ def _away(simulated: Floats, seconds: Floats) -> float:
 
 def _trial(bases: Bases, step: MeasuredStep) -> Trial:
     assert bases.scenario is not None
-    return Trial(base=bases.scenario, parts=(Change(title=step.title, values=step.changes),))
+    values = dict(step.changes)
+    for key, other in (("cluster.gpus", "cluster.nodes"), ("cluster.nodes", "cluster.gpus")):
+        if key in values and other not in values:
+            values[other] = None  # a row that says how many GPUs says so in the place of the scenario
+    return Trial(base=bases.scenario, parts=(Change(title=step.title, values=values),))
 
 
 def _first(
@@ -243,6 +249,20 @@ def _compared(steps: Sequence[MeasuredStep], seconds: Floats, before: Floats, fo
         )
         for k, step in enumerate(steps)
     ]  # fmt: skip
+
+
+def _far_off(steps: Sequence[MeasuredStep], seconds: Floats, before: Floats, after: Floats) -> list[str]:
+    """What to say of rows that no clock, network or host explains."""
+    times = np.log(np.array([before, after]) / seconds)
+    far = np.flatnonzero((np.abs(times) > np.log([[FAR_AS_IT_IS], [FAR_AFTER]])).any(axis=0))
+    if not len(far):
+        return []
+    step, (was, then) = steps[int(far[0])], np.exp(times[:, far[0]])
+    more = f" (and {len(far) - 1} more)" if len(far) > 1 else ""
+    return [
+        f"{step.place}: {step.title} is simulated as {was:.3g} times what was measured, and {then:.3g} times after "
+        f"the fit{more}; is that the step of this scenario?"
+    ]
 
 
 def _why(name: str, seconds: Floats, plane: Plane) -> str:

@@ -32,7 +32,7 @@ def load(text: MeasuredText) -> Measurements:
     groups: dict[tuple[str, int, int, str, str], list[tuple[float, float]]] = {}
     warnings: dict[str, None] = {}
     for row in rows_of(text):
-        size, time = row.first(SIZES), row.first(TIMES)
+        size, time = row.only(SIZES), row.only(TIMES)
         operation = _operation(row, text)
         if size is None or time is None or operation in NOT_MODELLED:
             missing = f"{operation} is not modelled" if size and time else "size or time is missing"

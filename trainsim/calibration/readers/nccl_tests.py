@@ -57,13 +57,20 @@ class _TestRun:
     ranks: dict[int, tuple[str, str, str]] | None = None  # host, process, GPU
     lines: list[Line] | None = None
     damaged: int = 0
+    wrong: int = 0
 
 
 def load(text: MeasuredText) -> Measurements:
     """A sweep for each test in the log. Raises ScenarioError where there is none."""
     tables = list(_tables(text.text.splitlines()))
     damaged = sum(table.damaged for table in tables)
-    warnings = [f"{text.shown}: {damaged} lines are damaged and left out"] * bool(damaged)
+    wrong = sum(table.wrong for table in tables)
+    lost = "1 line is damaged and left out" if damaged == 1 else f"{damaged} lines are damaged and left out"
+    warnings = [f"{text.shown}: {lost}"] * bool(damaged)
+    warnings += [
+        f"{text.shown}: #wrong is not 0 in {wrong} of its lines: this machine gets results wrong, and its times "
+        "may not be those of a sound one"
+    ] * bool(wrong)
     sweeps = []
     for table in tables:
         operation = table.operation or operation_in(text.name) or _by_rates(table)
@@ -130,6 +137,8 @@ def _add(table: _TestRun, match: re.Match[str]) -> None:
     if len(numbers) in (5, 7, 9) or (table.has_root and len(numbers) % 2):
         numbers = numbers[1:]  # the root
     times = [numbers[k : k + 3] for k in (0, len(numbers) // 2) if k == 0 or len(numbers) >= 6]
+    halves = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    table.wrong += any(half[3] for half in (halves if len(numbers) == 8 else [numbers]) if len(half) == 4)
     for seconds, algbw, busbw in (half for half in times if len(half) == 3):
         if nbytes <= 0 or not seconds:
             continue

@@ -40,6 +40,9 @@ SHORT = {
 def load(text: MeasuredText) -> Measurements:
     """A step per line. Raises ScenarioError that names the line and the column."""
     columns = {name: _path(name, text) for name in header_of(text) if name not in (*STEP, *RATE, *NAMES, *REMARKS)}
+    if twice := next((path for path in columns.values() if list(columns.values()).count(path) > 1), None):
+        named = " and ".join(name for name, path in columns.items() if path == twice)
+        raise ScenarioError(f"{text.shown}: columns {named} are both {twice}; keep one")
     steps = tuple(_step(row, columns) for row in rows_of(text))
     if not steps:
         raise ScenarioError(f"{text.shown}: a header and no line below it; write a line per measured step")
@@ -63,6 +66,7 @@ def _path(name: str, text: MeasuredText) -> str:
 
 
 def _step(row: TableRow, columns: dict[str, str]) -> MeasuredStep:
+    row.only((*STEP, *RATE))
     seconds, rate = row.first(STEP), row.first(RATE)
     if seconds is None and rate is None:
         raise ScenarioError(
