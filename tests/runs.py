@@ -41,6 +41,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         node=Node(devices=(("gpu", 8),), cables=()),
         memory_per_gpu=80e9,
         reserved_memory=0.0,
+        price_per_gpu_hour=None,
         gpu=SimpleNamespace(name="test-gpu", memory=0.0, flops={"bf16": 312e12}, measured=True, kernels=kernels),
         node_of=lambda rank: np.asarray(rank) // 8,
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
@@ -54,6 +55,7 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
             sequence_length=1024, global_batch=shape.microbatches * shape.replicas, recompute="none", precision="bf16",
             attention="flash2", recompute_modules=(),
         decoder_length=None,
+        tokens=None,
         document=0,
         ),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from trainsim.analysis.likely import Range, likely, parts_of
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
 from trainsim.analysis.rollout import RolloutUse, rollout_use
 from trainsim.analysis.throughput import Throughput, throughput
+from trainsim.analysis.training_cost import TrainingCost, training_cost
 from trainsim.contracts.job import Delay, Job, Slow
 from trainsim.contracts.trace import Trace
 from trainsim.models.lora import adapter_tensors
@@ -115,6 +116,20 @@ class Analysis:
     @cached_property
     def throughput(self) -> Throughput:
         return throughput(self.job, self.step_time)
+
+    @cached_property
+    def training_cost(self) -> TrainingCost | None:
+        """Days, GPU-hours and cost of the whole training; None where nobody says on how many tokens it is."""
+        job = self.job
+        if job.training.tokens is None:
+            return None
+        return training_cost(
+            job.training.tokens,
+            self.tokens_per_s,
+            gpus=job.parallel.ranks,
+            price=job.cluster.price_per_gpu_hour,
+            likely=None if self.likely is None else (self.step_time, self.likely),
+        )
 
     @property
     def tokens_per_s(self) -> float:

@@ -19,6 +19,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that pays.")
 ]
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", metavar="N", help="Of the whole training, such as 15T: its days, GPU-hours.")
+]
+Price = Annotated[
+    str | None,
+    typer.Option("--price", metavar="X", help="Of a GPU for an hour, in any currency: with tokens, the cost."),
+]
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -98,6 +98,24 @@ def _imported(files: Sequence[str], values: Mapping[str, Any]) -> Scenario:
     return scenario
 
 
+def with_cost(changes: Sequence[str], tokens: str | None, price: str | None) -> list[str]:
+    """The *changes* with what ``--tokens`` and ``--price`` set.
+
+    >>> with_cost(["parallel.tp=2"], "15T", "2.5")
+    ['parallel.tp=2', 'training.tokens=15T', 'cluster.price_per_gpu_hour=2.5']
+    """
+    more = {"training.tokens": tokens, "cluster.price_per_gpu_hour": price}
+    return [*changes, *(f"{path}={value}" for path, value in more.items() if value is not None)]
+
+
+def check_cost(scenario: Scenario, price: str | None, *, tried: Iterable[str] = ()) -> None:
+    """Raise ScenarioError for a price of a training whose tokens nobody says."""
+    if price is not None and scenario.spec.training.tokens is None and "training.tokens" not in tried:
+        raise ScenarioError(
+            f"--price {price}: a cost is that of a whole training; add its tokens, such as --tokens 15T"
+        )
+
+
 def words(command: str, names: str | Sequence[str], changes: Iterable[str]) -> str:
     """The command line of *command* for the same scenario.
 

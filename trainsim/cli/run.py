@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Names, Sets
-from trainsim.cli.reading import load, words
+from trainsim.cli.options import Json, Names, Price, Sets, Tokens, command
+from trainsim.cli.reading import check_cost, load, with_cost, words
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError, UnknownName
 
@@ -22,6 +22,7 @@ NO = 1  # exit status of a scenario that ran and whose answer is "no"
 NONE, WHOLE_TRACE = "none", "whole-trace"
 
 
+@command
 def run(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
@@ -39,6 +40,8 @@ def run(
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
     as_json: Json = False,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
+    tokens: Tokens = None,
+    price: Price = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
 ) -> None:
     """Simulate a step: numbers, charts, a trace and a report.
@@ -46,7 +49,9 @@ def run(
     With --json nothing is written unless --files or --out asks for it.
     """
     kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
+    changes = with_cost(changes, tokens, price)
     base = load(scenario, changes)
+    check_cost(base, price)
     if no_fold:
         base = base.replace({"simulation.fold": False})
     folder = folder_for(out or default_folder(base, changes)) if kinds else None

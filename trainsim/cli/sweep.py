@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
-from trainsim.cli.options import Json, Names, Sets, Workers, command
-from trainsim.cli.reading import load
+from trainsim.cli.options import Json, Names, Price, Sets, Tokens, Workers, command
+from trainsim.cli.reading import check_cost, load, with_cost
 from trainsim.cli.writing import print_json, render, try_writing
 from trainsim.errors import ScenarioError
 
@@ -28,6 +28,8 @@ def sweep(
     seed: Seed = None,
     where: Wheres = [],  # noqa: B006
     changes: Sets = [],  # noqa: B006
+    tokens: Tokens = None,
+    price: Price = None,
     csv: Csv = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -39,7 +41,8 @@ def sweep(
     from trainsim.study.sweep import run_design
 
     design = design_of(grid, zips, points=points, ranges=sample, samples=samples, seed=seed)
-    base = load(scenario, changes, tried=design.axes)
+    base = load(scenario, with_cost(changes, tokens, price), tried=design.axes)
+    check_cost(base, price, tried=design.axes)
     if csv:
         try_writing(csv)
     swept = run_design(base, design, where=where, workers=workers)

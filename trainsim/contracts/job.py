@@ -141,6 +141,7 @@ class Training:
     document: int = 0  # tokens that a token's document has on average; 0: attention does not stay in documents
     delay_wgrad: bool = False  # weight gradients of experts run while gradients of their tokens are on their way
     loss_scaling: bool = False  # all ranks agree that no gradient has overflowed before they update
+    tokens: float | None = None  # of the whole training, for its days and its cost; no effect on a step
     rollout: Rollout | None = None  # the sequences that a step generates before it trains on them
 
     @property

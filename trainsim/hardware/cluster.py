@@ -43,7 +43,8 @@ class Cluster:
     """Nodes of GPUs and the links between them; rank r is GPU ``r % gpus_per_node`` of node ``r // gpus_per_node``.
 
     Every direction of a link is a resource with a number; all arrays over links are in that order. Bandwidths in
-    bytes/s. ``reserved_memory`` are the bytes of each GPU that others keep.
+    bytes/s. ``reserved_memory`` are the bytes of each GPU that others keep, ``price_per_gpu_hour`` is in a
+    currency of the user's choice (None: nobody said).
     """
 
     name: str
@@ -56,6 +57,7 @@ class Cluster:
     nvls: bool
     constant_values: tuple[tuple[str, float], ...]
     reserved_memory: float = 0.0
+    price_per_gpu_hour: float | None = None
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.nodes} x {self.gpus_per_node} {self.gpu.name}>"

@@ -25,7 +25,7 @@ from trainsim.hardware.storage_reader import read_storage
 from trainsim.units import format_bytes, parse_bytes, parse_time
 
 KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "reserved_memory",
-        "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
+        "price_per_gpu_hour", "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
                "reachable", "latency")  # fmt: skip
 OVERRIDES: Mapping[str, Key] = {
@@ -43,6 +43,7 @@ OVERRIDES: Mapping[str, Key] = {
     "network_reachable": ("fabric", "reachable"),
     "nvls": ("nvls",),
     "reserved_memory": ("reserved_memory",),
+    "price_per_gpu_hour": ("price_per_gpu_hour",),
     "collectives": ("collectives",),
     "hosts": ("hosts",),
     "nvme": ("nvme",),
@@ -84,6 +85,7 @@ class Topology:
     fabric: Fabric
     nvls: bool
     reserved_memory: float
+    price_per_gpu_hour: float | None
     constants: tuple[tuple[str, float], ...]
 
 
@@ -161,6 +163,7 @@ def read_topology(document: Document, changes: Changes) -> Topology:
         fabric=fabric,
         nvls=top.flag("nvls", False) and gpu.nvls,
         reserved_memory=_reserved(top, gpu),
+        price_per_gpu_hour=_price(top),
         constants=_constants(top),
     )
 
@@ -222,6 +225,13 @@ def _reserved(top: DocumentPart, gpu: GPU) -> float:
         usable = format_bytes(gpu.usable_memory)
         raise top.fail("reserved_memory", f"{format_bytes(kept)} leaves nothing of {usable} of a {gpu.name}; keep less")
     return kept
+
+
+def _price(top: DocumentPart) -> float | None:
+    """What a GPU costs for an hour, in a currency of the writer's choice; None if nobody says."""
+    if top.data.get("price_per_gpu_hour") is None:
+        return None
+    return top.number("price_per_gpu_hour", low=1e-9, high=1e9)
 
 
 def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def result_dict(result: Result) -> dict[str, Any]:
     """SI numbers, strings, lists and dictionaries only."""
-    speed = result.throughput
+    speed, cost = result.throughput, result.training_cost
     return {
         "scenario": dict(result.scenario),
         "step_time_s": result.step_time,
@@ -40,6 +40,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         "critical_path": [cause._asdict() for cause in result.critical_path.causes],
         "estimate": _estimate(result),
         "rollout": None if result.rollout is None else asdict(result.rollout),
+        "training_cost": None if cost is None else cost.to_dict(),
         "parameters": result.parameters,
         "simulation": {
             "ranks": result.lanes.ranks,

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 
 from trainsim.scenario.documents_section import Documents, Padding
 from trainsim.scenario.fields import (
+    Count,
     Degree,
     Length,
     NotNegative,
@@ -122,6 +123,7 @@ class TrainingSpec(ScenarioSection):
     micro_batch: Size | None = None
     gradient_accumulation: Size | None = None
     global_batch: Size | None = None
+    tokens: Count | None = None
     precision: Precision = "bf16"
     fp8_recipe: Literal["delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"] | None = None
     autocast: bool | None = None

@@ -46,6 +46,7 @@ def resolve_training(
         decoder_length=_decoder_length(context, model, sequence_length),
         document=sequences.document,
         **batches._asdict(),
+        tokens=spec.tokens,
         precision=spec.precision,
         fp8_recipe=fp8_recipe(context, framework),
         autocast=resolve_autocast(context, framework),

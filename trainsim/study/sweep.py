@@ -35,13 +35,19 @@ MEASURED = {
     "needed_memory_bytes": "needed_memory",
     "fits": "fits",
     "warnings": "warnings",
+    "capacity_bytes": "capacity",
+    "global_batch": "global_batch",
+    "gpus": "gpus",
+    "gpu_hours": "gpu_hours",
+    "days": "days",
+    "cost": "cost",
 }
 """Columns of a sweep, and which of the measures each holds."""
 COLUMNS = (*MEASURED, "error")
 TYPES = {  # whatever the first row holds: a missing value is missing in each of them
     **dict.fromkeys(MEASURED, "float64"),
     "fits": "boolean",
-    "warnings": "Int64",
+    **dict.fromkeys(("warnings", "global_batch", "gpus"), "Int64"),
     "error": "object",
 }
 

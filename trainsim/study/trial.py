@@ -112,7 +112,8 @@ class Measures:
     """What studies compare of a result: seconds, bytes, and parts of one.
 
     ``full`` is the used part of what is fullest: a GPU, the memory of a node, or its drives; ``complaint`` says what is
-    full beside the GPUs.
+    full beside the GPUs. ``gpu_hours``, ``days`` and ``cost`` are of the whole training, where its tokens (and a
+    price) are given.
     """
 
     step_time: float
@@ -131,6 +132,9 @@ class Measures:
     warnings: int
     global_batch: int
     gpus: int
+    gpu_hours: float | None = None
+    days: float | None = None
+    cost: float | None = None
 
     def time_for(self, sequences: int) -> float:
         """Seconds for as many sequences as a step of *sequences* has, so that batches compare."""
@@ -140,7 +144,7 @@ class Measures:
 def measures(result: Result) -> Measures:
     """The numbers of a result that studies compare."""
     use, tokens = result.memory, result.tokens_per_s
-    ranks = result.job.parallel.ranks
+    ranks, whole = result.job.parallel.ranks, result.training_cost
     beside = [store for store in (use.host, use.nvme) if store.peak_per_node]
     return Measures(
         step_time=result.step_time,
@@ -159,6 +163,9 @@ def measures(result: Result) -> Measures:
         warnings=len(result.warnings),
         global_batch=result.job.training.global_batch,
         gpus=ranks,
+        gpu_hours=None if whole is None else whole.gpu_hours,
+        days=None if whole is None else whole.days,
+        cost=None if whole is None else whole.cost,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.expectation import AGREES
+from trainsim.analysis.training_cost import in_days
 from trainsim.report.memory_words import short_verdict
 from trainsim.report.sections import CARD, PAGE, TERMINAL, section
 from trainsim.report.style import CONVENTION
@@ -14,6 +15,7 @@ from trainsim.units import format_bytes, format_count, format_flops, format_numb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trainsim.analysis.training_cost import TrainingCost
     from trainsim.result.result import Result
 
 
@@ -43,6 +45,8 @@ def _figures(result: Result) -> Iterator[Figure]:
         yield Figure("bubble", f"{result.bubble.fraction:.1%}", window)
     room = f"of {format_bytes(use.capacity)} on the fullest GPU: {short_verdict(use)}"
     yield Figure("memory", format_bytes(use.peak), room, "" if use.fits else "bad")
+    if (whole := result.training_cost) is not None:
+        yield _training(whole)
     some = result.parameters
     trained = f"{format_count(some['trainable'])} trained, " if some["trainable"] < some["total"] else ""
     yield Figure(
@@ -51,6 +55,16 @@ def _figures(result: Result) -> Iterator[Figure]:
     classes = format_number_of(result.trace.classes, "class")
     effort = f"{format_count(result.trace.operations)} operations in {format_time(result.simulation.wall_s)}"
     yield Figure("simulated", format_number_of(lanes.ranks, "rank"), f"folded into {classes}; {effort}")
+
+
+def _training(whole: TrainingCost) -> Figure:
+    """Days of the whole training; GPU-hours, cost and the likely range beside them."""
+    parts = [f"{format_count(whole.tokens)} tokens, {format_count(whole.gpu_hours)} GPU-hours"]
+    if whole.cost is not None:
+        parts.append(f"cost {format_count(whole.cost)} at {whole.price:g} per GPU-hour")
+    if (ends := whole.between(whole.days)) is not None:
+        parts.append(f"likely {in_days(*ends)}")
+    return Figure("training", in_days(whole.days), f"{'; '.join(parts)}; steps alone")
 
 
 def _closed_form(result: Result) -> str:
