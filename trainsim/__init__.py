@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from trainsim.study.designs.zipped import zipped as zipped
     from trainsim.study.explain import explain as explain
     from trainsim.study.sweep import sweep as sweep
+    from trainsim.study.sweep import sweep_summary as sweep_summary
     from trainsim.study.what_fits import what_fits as what_fits
     from trainsim.validation.scoring import validate as validate
 
@@ -55,6 +56,7 @@ _HOME = {
     "model": "trainsim.models.reading:load_model",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
+    "sweep_summary": "trainsim.study.sweep:sweep_summary",
     "grid": "trainsim.study.designs.grid:grid",
     "zipped": "trainsim.study.designs.zipped:zipped",
     "samples": "trainsim.study.designs.samples:samples",
@@ -78,6 +80,7 @@ __all__ = [
     "samples",
     "schedule",
     "sweep",
+    "sweep_summary",
     "topology",
     "validate",
     "what_fits",

@@ -29,7 +29,8 @@ def compare(
 ) -> None:
     """Put runs side by side: how they differ, and why."""
     from trainsim.study.compare import compare as side_by_side
-    from trainsim.study.sweep import label, points
+    from trainsim.study.sweep import points
+    from trainsim.study.swept import label
     from trainsim.study.trial import Change, Trial
 
     values = grids_of(grid)

@@ -50,7 +50,7 @@ def sweep(
         swept.frame().to_csv(csv, index=False)
         print(f"Written: {csv}", file=sys.stderr)
     if as_json:
-        print_json({"rows": list(swept.rows()), "left_out": swept.left_out})
+        print_json({"rows": list(swept.rows()), "summary": swept.summary().to_dict()})
     else:
         render(swept)
     if swept.interrupted:

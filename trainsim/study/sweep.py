@@ -14,6 +14,8 @@ from trainsim.study.designs.grid import grid
 from trainsim.study.designs.listed import listed
 from trainsim.study.designs.where import Conditions, Where
 from trainsim.study.runner import Runner
+from trainsim.study.sweep_summary import Summary, summarize
+from trainsim.study.swept import COLUMNS, TYPES, SweptPoint, label, read_frame
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
 
 if TYPE_CHECKING:
@@ -23,33 +25,6 @@ if TYPE_CHECKING:
 Grid = Mapping[str, Sequence[Any]]
 Tried = Grid | Iterable[Point] | Design
 """What to try: a grid (path -> values), points one by one, or a design."""
-
-MEASURED = {
-    "step_time_s": "step_time",
-    "tokens_per_s": "tokens_per_s",
-    "tokens_per_s_per_gpu": "tokens_per_s_per_gpu",
-    "mfu": "mfu",
-    "hfu": "hfu",
-    "bubble_fraction": "bubble_fraction",
-    "peak_memory_bytes": "peak_memory",
-    "needed_memory_bytes": "needed_memory",
-    "fits": "fits",
-    "warnings": "warnings",
-    "capacity_bytes": "capacity",
-    "global_batch": "global_batch",
-    "gpus": "gpus",
-    "gpu_hours": "gpu_hours",
-    "days": "days",
-    "cost": "cost",
-}
-"""Columns of a sweep, and which of the measures each holds."""
-COLUMNS = (*MEASURED, "error")
-TYPES = {  # whatever the first row holds: a missing value is missing in each of them
-    **dict.fromkeys(MEASURED, "float64"),
-    "fits": "boolean",
-    **dict.fromkeys(("warnings", "global_batch", "gpus"), "Int64"),
-    "error": "object",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +37,18 @@ class Sweep:
     interrupted: bool = False
     left_out: int = 0
 
+    @property
+    def points(self) -> tuple[SweptPoint, ...]:
+        """The same without their scenarios."""
+        return tuple(map(SweptPoint.of, self.outcomes))
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """A mapping per point: the changed values, the columns of ``COLUMNS``."""
-        for outcome in self.outcomes:
-            value, failure = outcome.value, outcome.failure
-            row = {column: getattr(value, name, None) for column, name in MEASURED.items()}
-            yield {**outcome.trial.changes, **row, "error": failure.reason if failure else None}
+        return (SweptPoint.of(outcome).row() for outcome in self.outcomes)
+
+    def summary(self) -> Summary:
+        """The best points, what is traded for memory, which axis matters, and what cannot run."""
+        return summarize(self.axes, self.points, left_out=self.left_out)
 
     def frame(self) -> DataFrame:
         """A row per point, as pandas has it."""
@@ -78,16 +59,16 @@ class Sweep:
         return frame
 
     def __rich__(self) -> RenderableType:
-        from trainsim.study.sweep_sections import table_of
-        from trainsim.tables.terminal import rich_section
+        from trainsim.study.sweep_sections import sections_of
+        from trainsim.tables.terminal import rich_sections
 
-        return rich_section(table_of(self))
+        return rich_sections(sections_of(self))
 
     def _repr_html_(self) -> str:
-        from trainsim.study.sweep_sections import table_of
+        from trainsim.study.sweep_sections import sections_of
         from trainsim.tables.page import card
 
-        return card([table_of(self)])
+        return card(sections_of(self))
 
 
 def sweep(
@@ -140,6 +121,19 @@ def run_design(
     )
 
 
+def sweep_summary(frame: DataFrame) -> Summary:
+    """What a table of ``ts.sweep`` (or some of its rows, or its CSV) says on the whole.
+
+    Raises ScenarioError for a table without the columns of a sweep.
+
+    >>> summary = sweep_summary(sweep("quickstart", {"parallel.tp": [2, 4]}))
+    >>> summary.fastest.title, summary.sensitivities[0].best.title
+    ('tp 2', '2')
+    """
+    axes, points = read_frame(frame)
+    return summarize(axes, points, left_out=int(frame.attrs.get("left_out", 0)))
+
+
 def _change(point: Point) -> Change:
     return Change(title=label(point), values=point)
 
@@ -160,12 +154,3 @@ def points(values: Grid) -> Iterator[dict[str, Any]]:
     ['tp 1, pp 4', 'tp 2, pp 4']
     """
     return iter(grid(values))
-
-
-def label(point: Mapping[str, Any]) -> str:
-    """A point in few words.
-
-    >>> label({"pipeline.schedule": "zb-v", "parallel.tp": 2})
-    'zb-v, tp 2'
-    """
-    return ", ".join(v if isinstance(v, str) else f"{path.rpartition('.')[2]} {v}" for path, v in point.items())
