@@ -129,6 +129,28 @@ def test_wrong_results_and_other_gpus_are_said(tmp_path: Path) -> None:
     assert not any("#wrong" in said for said in warnings)
 
 
+@pytest.mark.parametrize(
+    ("header", "line", "says"),
+    [
+        ("nrank", "8", "nobody reads the column 'nrank'; is 'nranks' meant?"),
+        ("nranks,node", "16,2", "is 'nodes' meant?"),
+        ("nranks,algo", "8,banana", "x.csv:2: algo = 'banana' is no algorithm"),
+    ],
+)
+def test_a_column_or_an_algorithm_that_nobody_knows_is_refused(
+    header: str, line: str, says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"size_bytes,time_us,collective,{header}\n1048576,30,all_reduce,{line}\n")
+    with pytest.raises(ScenarioError, match=re.escape(says)):
+        calibrate(file, base="dgx_h100")
+
+
+def test_one_base_of_each_kind() -> None:
+    with pytest.raises(ScenarioError, match="dgx_h100 and --base dgx_a100 are both a topology"):
+        calibrate("x.log", base=["dgx_h100", "dgx_a100"])
+
+
 def test_a_table_has_one_time_per_line(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("size_bytes,time_us,time_ms,collective,nranks\n1048576,30,30,all_reduce,8\n")

@@ -149,3 +149,9 @@ def test_stragglers_are_what_is_drawn() -> None:
         run(**keys).step_time - run(detail="block", jitter=0).step_time, abs=1e-9
     )
     assert Jitter() != Jitter(gpu=0.0)
+
+
+@pytest.mark.parametrize("value", ["nan", True, [0.1]])
+def test_what_is_no_deviation_is_told_what_would_be(value: object) -> None:
+    with pytest.raises(ScenarioError, match=r"wants a number, such as 0\.015, or a mapping of gpu, network, kernel"):
+        scenario(jitter=value)

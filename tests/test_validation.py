@@ -308,6 +308,8 @@ def test_a_file_that_is_not_there_and_a_source_that_nobody_is() -> None:
         ts.validate("nowhere.csv")
     with pytest.raises(UnknownName, match="S4"):
         ts.validate(sources=["S44"])
+    with pytest.raises(UnknownName, match="called 'S44'"):
+        ts.validate(sources="S44")
 
 
 def test_the_command_says_it_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainsim.documents.catalogue import Catalogue, Spec
-from trainsim.errors import TrainsimError, UnknownName
+from trainsim.errors import ScenarioError, TrainsimError, UnknownName
 from trainsim.frameworks import FRAMEWORKS
 from trainsim.hardware.devices import device_called
 from trainsim.hardware.gpu import GPUS
@@ -38,7 +38,12 @@ def bases_of(names: Iterable[str], scenario: Scenario | None = None) -> Bases:
     >>> bases.topology, bases.framework, bases.gpu
     ('dgx_h100', 'torchtitan', None)
     """
-    return Bases(scenario=scenario, **{_kind(name): name for name in names})
+    found: dict[str, str] = {}
+    for name in names:
+        kind = _kind(name)
+        if found.setdefault(kind, name) != name:
+            raise ScenarioError(f"--base {found[kind]} and --base {name} are both a {kind}; name one of each kind")
+    return Bases(scenario=scenario, **found)
 
 
 def _kind(name: str) -> str:

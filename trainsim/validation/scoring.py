@@ -67,7 +67,7 @@ class Validation:
 def validate(
     runs: str | Path | None = None,
     *,
-    sources: Sequence[str] = (),
+    sources: str | Sequence[str] = (),
     left_out: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
@@ -85,7 +85,7 @@ def validate(
     []
     """
     path = SHIPPED if runs is None else TABLES.get(str(runs), runs)
-    rows = _of_sources(path, list(rows_of(path)), sources)
+    rows = _of_sources(path, list(rows_of(path)), [sources] if isinstance(sources, str) else sources)
     if left_out:
         _check_taught(path, rows)
     runner = Runner(keep=replayed, workers=workers, progress=progress)

@@ -5,6 +5,8 @@ groups stand in one file, ``collective``, ``nranks``, ``nodes`` and ``algo``.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from trainsim.calibration.measurements import CollectiveSweep, Measurements
 from trainsim.calibration.reader import MeasuredText, MeasurementReader, register
 from trainsim.calibration.readers.collective_names import ALGORITHMS, NOT_MODELLED, operation_in
@@ -25,10 +27,13 @@ OPERATIONS = ("collective", "operation", "op")
 RANKS = ("nranks", "ranks", "gpus", "np")
 NODES = ("nodes", "nnodes")
 FORCED = ("algo", "algorithm")
+READ = (SIZES, tuple(TIMES), OPERATIONS, RANKS, NODES, FORCED, ("gpu",))
+"""Columns that say the same, together."""
 
 
 def load(text: MeasuredText) -> Measurements:
     """A sweep for each group and collective. Raises ScenarioError that names the line and the column."""
+    _check_names(text)
     groups: dict[tuple[str, int, int, str, str], list[tuple[float, float]]] = {}
     warnings: dict[str, None] = {}
     for row in rows_of(text):
@@ -65,6 +70,17 @@ def sniff(text: MeasuredText) -> float:
     return 0.8 if set(SIZES) & set(names) and set(TIMES) & set(names) else 0.0
 
 
+def _check_names(text: MeasuredText) -> None:
+    """Refuse columns that nobody reads and that look like one that is missing."""
+    names = header_of(text)
+    missing = [column for columns in READ if not set(columns) & set(names) for column in columns]
+    for name in names:
+        if not any(name in columns for columns in READ) and (
+            meant := get_close_matches(name, missing, n=1, cutoff=0.8)
+        ):
+            raise ScenarioError(f"{text.shown}: nobody reads the column {name!r}; is {meant[0]!r} meant? Rename it")
+
+
 def _operation(row: TableRow, text: MeasuredText) -> str:
     column = row.first(OPERATIONS)
     found = operation_in(row.cells[column] if column else text.name)
@@ -79,7 +95,11 @@ def _operation(row: TableRow, text: MeasuredText) -> str:
 
 def _algorithm(row: TableRow) -> str:
     column = row.first(FORCED)
-    return ALGORITHMS.get(row.cells[column].lower(), "auto") if column else "auto"
+    called = row.cells[column].lower() if column else "auto"
+    if called not in (*ALGORITHMS, "auto"):
+        known = ", ".join([*ALGORITHMS, "auto"])
+        raise ScenarioError(f"{row.place}: {column} = {called!r} is no algorithm that is known; write one of {known}")
+    return ALGORITHMS.get(called, called)
 
 
 def _whole(row: TableRow, columns: tuple[str, ...]) -> int:
