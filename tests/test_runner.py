@@ -1,6 +1,9 @@
 """The runner of studies: one answer per trial, whatever happens to it, whoever runs it and in whatever order."""
 
+import sys
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +15,15 @@ from trainsim.errors import Deadlock, ScenarioError, TrainsimError, UnknownName
 from trainsim.result.result import Result
 from trainsim.scenario.named import content
 from trainsim.scenario.scenario import Scenario
+from trainsim.study import attempt as attempts
+from trainsim.study import batches
 from trainsim.study import runner as runners
-from trainsim.study.runner import Prepared, Runner
+from trainsim.study.attempt import Prepared, attempt
+from trainsim.study.backends import backends
+from trainsim.study.batches import Pool, in_batches
+from trainsim.study.runner import Runner
 from trainsim.study.trial import NOT_RUN, Change, Failure, Trial, measures
+from trainsim.study.work import Work
 
 BASE = Scenario.from_dict(
     {
@@ -105,34 +114,77 @@ def test_an_altered_job_is_not_taken_for_the_plain_one() -> None:
     assert len({other.value for other in others}) > 2
 
 
-@settings(max_examples=25, deadline=None)
-@given(order=st.permutations(range(5)), dies=st.sets(st.integers(0, 4), max_size=2), data=st.data())
+@settings(max_examples=50, deadline=None)
+@given(
+    dies=st.sets(st.integers(0, 11), max_size=3),
+    order=st.permutations(range(6)),
+    all_at_once=st.booleans(),
+    speed=st.sampled_from([1e-4, 0.1, 10.0]),
+)
 def test_neither_the_order_nor_a_death_of_processes_matters(
-    order: list[int], dies: set[int], data: st.DataObject
+    dies: set[int], order: list[int], all_at_once: bool, speed: float
 ) -> None:
-    """Processes answer in any order; one that is killed takes all that is under way with it, and its point is lost."""
-    todo = [Prepared(BASE, "", None, str(n), n) for n in range(5)]
-    killed: set[int] = set()
+    """Processes answer in any order; one that is killed takes with it all that is under way, or its own batch."""
+    todo = [Prepared(BASE, str(n), None, str(n), n) for n in range(12)]
+    pool = FakePool(dies, order, all_at_once, speed)
+    found = list(in_batches(Pool(submit=pool.submit, workers=2, stop=lambda: None), Work(todo=todo, keep=step)))
+    answers = dict(found)
+    assert len(found) == len(answers) == len(todo)
+    assert {int(task.name) for task, answer in answers.items() if isinstance(answer, Failure)} == dies
+    assert all(answers[task] == f"answer {task.name}" for task in todo if int(task.name) not in dies)
+    assert all(answer.of_the_moment for answer in answers.values() if isinstance(answer, Failure))
 
-    def parallel(tasks: dict[int, Prepared], keep: object, workers: object) -> Iterator[tuple[int, Any]]:
-        for number in sorted(tasks, key=order.index):
-            if number in dies - killed:
-                killed.add(number)
-                raise RuntimeError("a worker was killed")
-            yield number, f"answer {number}"
 
-    def alone(task: Prepared, keep: object, before: object) -> Any:
-        killed.add(int(task.name))
-        return Failure("died", "died") if int(task.name) in dies else f"answer {task.name}"
+class FakePool:
+    """Processes that answer when somebody waits: one batch at a time, in an order of their own."""
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runners, "_parallel", parallel)
-        patch.setattr(runners, "_alone", alone)
-        answers = dict(runners._in_processes(todo, step, 2))
-    assert set(answers) == set(todo)
-    lost = {int(task.name) for task, answer in answers.items() if isinstance(answer, Failure)}
-    assert lost <= dies
-    assert all(answers[task] == f"answer {task.name}" for task in todo if int(task.name) not in lost)
+    def __init__(self, dies: set[int], order: list[int], all_at_once: bool, speed: float):
+        self.dies, self.order, self.all_at_once, self.speed = dies, order, all_at_once, speed
+        self.open: list[tuple[Future[Any], Any]] = []
+
+    def submit(self, function: Any, batch: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.open.append((future, batch))
+        if len(self.open) == 4 or len(batch.tasks) == 1:
+            self.answer()
+        return future
+
+    def answer(self) -> None:
+        """What is under way ends, one way or the other."""
+        under_way, self.open = self.open, []
+        under_way = [under_way[k] for k in self.order if k < len(under_way)]
+        dying = [bool({int(task.content) for task in batch.tasks} & self.dies) for _, batch in under_way]
+        for (future, batch), dead in zip(under_way, dying, strict=True):
+            if dead or (self.all_at_once and any(dying)):
+                future.set_exception(BrokenExecutor("a worker was killed"))
+            else:
+                answers = [f"answer {task.content}" for task in batch.tasks]
+                future.set_result((answers, self.speed * len(answers)))
+
+
+def test_batches_grow_with_what_a_point_takes_and_shrink_at_the_end() -> None:
+    sizes: list[int] = []
+
+    def submit(function: Any, batch: Any) -> Future[Any]:
+        sizes.append(len(batch.tasks))
+        future: Future[Any] = Future()
+        future.set_result((["answer"] * len(batch.tasks), 0.01 * len(batch.tasks)))
+        return future
+
+    todo = [Prepared(BASE, str(n), None, str(n), n) for n in range(500)]
+    assert len(list(in_batches(Pool(submit=submit, workers=2, stop=lambda: None), Work(todo=todo, keep=step)))) == 500
+    assert sizes[0] == 1
+    assert max(sizes) == int(batches.BATCH / 0.01)
+    assert sizes[-1] == 1
+    assert len(sizes) < 60
+
+
+def test_what_shares_a_machine_and_a_model_stays_together() -> None:
+    trials = [trial(cluster__nodes=nodes, parallel__tp=tp) for tp in (1, 2) for nodes in (1, 2)]
+    tasks = [attempts.prepared(one) for one in trials]
+    ordered = batches.grouped([task for task in tasks if isinstance(task, Prepared)])
+    assert [task.scenario.spec.cluster.nodes for task in ordered] == [1, 1, 2, 2]
+    assert [task.scenario.spec.parallel.tp for task in ordered] == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +196,11 @@ def test_processes_start_where_they_pay_or_are_asked_for(
     """Without a number of processes the first trial shows how long one takes."""
     given: list[Prepared] = []
 
-    def in_processes(todo: list[Prepared], keep: Any, workers: int | None) -> Iterator[tuple[Prepared, Any]]:
-        given.extend(todo)
-        yield from ((task, runners.attempt(task, keep)) for task in todo)
+    def elsewhere(work: Work[Any]) -> Iterator[tuple[Prepared, Any]]:
+        given.extend(work.todo)
+        yield from ((prepared, attempt(prepared.task, work.keep)) for prepared in work.todo)
 
-    monkeypatch.setattr(runners, "_in_processes", in_processes)
+    monkeypatch.setitem(backends._discover(), "processes", elsewhere)
     monkeypatch.setattr(runners, "STARTING", starting)
     trials = [trial(training__global_batch=batch) for batch in (8, 16, 32, 64)]
     outcomes = Runner(keep=step, workers=workers).run(trials, "test")
@@ -158,11 +210,57 @@ def test_processes_start_where_they_pay_or_are_asked_for(
     assert None not in steps
 
 
+def test_an_unknown_backend_is_refused_with_the_nearest() -> None:
+    for name in ("proceses", "proceses://here"):
+        with pytest.raises(UnknownName, match="Did you mean 'processes'"):
+            Runner(keep=step, backend=name)
+    for name, word in (("serial://host", "no address"), ("processes://host", "no address")):
+        with pytest.raises(ScenarioError, match=word):
+            Runner(keep=step, backend=name).run([trial()], "test")
+    with pytest.raises(ScenarioError, match="workers=2"):
+        Runner(keep=step, backend="serial", workers=2).run([trial()], "test")
+
+
+@pytest.mark.parametrize(("name", "library"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_library_that_is_missing_is_named_with_how_to_install_it(
+    name: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ScenarioError, match=rf"{library}.*pip install 'trainsim\[{name}\]'"):
+        Runner(keep=step, backend=name).run([trial()], "test")
+
+
 @pytest.mark.slow
-def test_processes_give_what_this_one_gives() -> None:
-    trials = [trial(parallel__tp=tp, parallel__pp=pp) for tp in (1, 2, 3) for pp in (1, 2)]
-    here, there = (Runner(keep=measures, workers=n).run(trials, "test") for n in (1, 2))
-    assert here == there
+@pytest.mark.parametrize(("backend", "library"), [("processes", "joblib"), ("dask", "distributed"), ("ray", "ray")])
+def test_every_backend_gives_what_this_process_gives(backend: str, library: str) -> None:
+    pytest.importorskip(library)
+    trials = [
+        trial(parallel__tp=tp, parallel__pp=pp, training__global_batch=b)
+        for tp in (1, 2, 3)
+        for pp in (1, 2)
+        for b in (8, 32)
+    ]
+    here = Runner(keep=measures, backend="serial").run(trials, "test")
+    assert Runner(keep=measures, backend=backend, workers=2, progress=False).run(trials, "test") == here
+
+
+def test_a_file_that_changes_while_a_sweep_runs_is_no_answer(tmp_path: Path) -> None:
+    """What was prepared and what was run would be two things."""
+    import yaml
+
+    from trainsim.hardware.topology import TOPOLOGIES
+
+    file = tmp_path / "mine.yaml"
+    text = TOPOLOGIES.path("dgx_a100").read_text()
+    file.write_text(text)
+    base = BASE.replace({"cluster.topology": str(file)})
+    task = attempts.prepared(Trial(base=base))
+    assert isinstance(task, Prepared)
+    assert isinstance(attempt(task.task, step), float)
+    file.write_text(yaml.safe_dump({**yaml.safe_load(text), "description": "changed"}))
+    assert attempt(task.task, step) == attempts.CHANGED
+    file.write_text("gpus: no machine")
+    assert attempt(task.task, step) == attempts.CHANGED
 
 
 @pytest.mark.slow
@@ -210,7 +308,7 @@ def test_what_a_scenario_says_is_read_once_to_compare_trials(monkeypatch: pytest
         read.append(scenario)
         return content(*scenario)
 
-    monkeypatch.setattr("trainsim.study.runner.content", counted)
+    monkeypatch.setattr("trainsim.study.attempt.content", counted)
     outcomes = Runner(keep=step, workers=1).run([trial(parallel__tp=tp) for tp in (1, 2, 1)], "test")
     assert len(read) == 3
     assert outcomes[0].value == outcomes[2].value

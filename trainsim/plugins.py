@@ -50,6 +50,15 @@ def additions(kind: str) -> tuple[Addition, ...]:
     return tuple(addition for name, addition in _additions(tuple(sys.path)) if name == kind)
 
 
+def module_sources() -> tuple[Addition, ...]:
+    """The package, or the one file, that each module lies in which installed packages want imported.
+
+    >>> module_sources()
+    ()
+    """
+    return _module_sources(tuple(sys.path))
+
+
 def import_modules() -> None:
     """Import what installed packages want imported, once. Raises BrokenPlugin."""
     _import_modules(tuple(sys.path))
@@ -58,6 +67,16 @@ def import_modules() -> None:
 @lru_cache(maxsize=4)
 def _additions(path: tuple[str, ...]) -> tuple[tuple[str, Addition], ...]:
     return tuple((entry.name, Addition(_package(entry), _folder(entry))) for entry in _entries(CATALOGUES))
+
+
+@lru_cache(maxsize=4)
+def _module_sources(path: tuple[str, ...]) -> tuple[Addition, ...]:
+    specs = ((entry, find_spec(entry.value.partition(".")[0].partition(":")[0])) for entry in _entries(MODULES))
+    return tuple(
+        Addition(_package(entry), Path(place))
+        for entry, spec in specs
+        if spec and (place := next(iter(spec.submodule_search_locations or ()), spec.origin))
+    )
 
 
 @lru_cache(maxsize=4)

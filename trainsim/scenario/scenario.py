@@ -77,6 +77,12 @@ class Scenario:
         return kept
 
     @property
+    def said(self) -> str:
+        """The ``content`` of the scenario and of its files when it was last worked out."""
+        kept = self.__dict__.get("_kept")
+        return str(kept[0]) if kept else self._canonical
+
+    @property
     def resolved(self) -> dict[str, Any]:
         """Every value written out; ``derived`` says what was derived and from what. It reads back as a scenario."""
         return deepcopy(dict(self._resolved.values))

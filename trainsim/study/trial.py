@@ -85,13 +85,17 @@ def word(value: object) -> str:
 
 
 class Failure(NamedTuple):
-    """Why a trial could not be run: the whole message, and the same in a line without the place in a file."""
+    """Why a trial could not be run: the whole message, and the same in a line without the place in a file.
+
+    ``of_the_moment``: it may well run another time, as after an interrupt, or when memory was full.
+    """
 
     message: str
     reason: str
+    of_the_moment: bool = False
 
 
-NOT_RUN = Failure("interrupted before it ran", "interrupted before it ran")
+NOT_RUN = Failure("interrupted before it ran", "interrupted before it ran", of_the_moment=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
