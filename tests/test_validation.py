@@ -338,8 +338,10 @@ def test_any_text_is_a_table_or_refused(tmp_path_factory: pytest.TempPathFactory
 @pytest.mark.slow
 def test_korthikanti_within_three_percent() -> None:
     """Korthikanti et al. 2022 (arXiv 2205.05198), table 5."""
-    scores = ts.validate(sources=["S4"], workers=1, progress=False).scores
+    validation = ts.validate(sources=["S4"], workers=1, progress=False)
+    scores = validation.scores
     assert len(scores) == 8
+    assert repr(validation).startswith("<Validation 8 of 8 runs: the median error is")
     assert max(abs(score.error) for score in scores if score.error is not None) <= 0.03
 
 

@@ -18,6 +18,7 @@ from trainsim.validation.left_out import learnt_from, without
 from trainsim.validation.mapping import scenario_of
 from trainsim.validation.published import SHIPPED, TABLES, PublishedRun
 from trainsim.validation.scores import COLUMNS, RunScore
+from trainsim.validation.summary import overall
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,6 +45,9 @@ class Validation:
 
     scores: tuple[RunScore, ...]
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Validation {overall(self.scores).removesuffix('.')}>"
 
     def frame(self) -> DataFrame:
         """A row per run with the columns of ``COLUMNS``: seconds, bytes, errors as fractions."""

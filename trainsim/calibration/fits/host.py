@@ -28,7 +28,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     base, framework, pace = _framework(bases)
     seconds = median(host.seconds_per_launch for host in hosts)
     before, after = framework.host.seconds_per_operation, float(f"{seconds / pace:.4g}")
-    document: dict[str, Any] = {"base": base, "source": f"trainsim calibrate: profiler, {len(hosts)} traces"}
+    document: dict[str, Any] = {"base": base, "source": f"trainsim calibrate: profiler, traces: {len(hosts)}"}
     constants = []
     graph = all(host.graph for host in hosts)
     if not graph:
