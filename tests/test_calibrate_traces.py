@@ -131,7 +131,7 @@ def test_a_trace_that_is_cut_off_is_refused_in_words(cut: int, tmp_path: Path) -
     with pytest.raises(ScenarioError, match="cannot be read"):
         text_of(file)
     file.write_bytes(gzip.compress(json.dumps(trace()).encode()[:-cut]))
-    with pytest.raises(ScenarioError, match="not valid JSON"):
+    with pytest.raises(ScenarioError, match="not valid JSON, is it cut off"):
         calibrate(file)
 
 

@@ -46,7 +46,7 @@ def trace_of(text: MeasuredText) -> TraceFile:
     try:
         data = json.loads(text.text)
     except (ValueError, RecursionError) as fault:
-        raise ScenarioError(f"{text.shown}: not valid JSON: {fault}") from None
+        raise ScenarioError(f"{text.shown}: not valid JSON, is it cut off? Export it again: {fault}") from None
     listed = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(listed, list):
         raise ScenarioError(f"{text.shown}: no trace: it has no list of traceEvents")

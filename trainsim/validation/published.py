@@ -76,7 +76,7 @@ class PublishedRun:
         if value is None:
             return otherwise
         if value != int(value) or value < 0:
-            raise UnreadableCell(f"{column} = {self.text(column)!r} is no whole number")
+            raise UnreadableCell(f"{column} = {self.text(column)!r} is no whole number{' from 0 on' * (value < 0)}")
         return int(value)
 
     def wanted(self, column: str) -> int:
@@ -87,8 +87,11 @@ class PublishedRun:
         return value
 
     def degree(self, column: str) -> int | None:
-        """The same, None where it is blank. Raises UnreadableCell."""
-        return self.wanted(column) if self.text(column) and self.number(column) is not None else None
+        """The whole number above 0 in the cell; None where it is blank. Raises UnreadableCell."""
+        value = self.whole(column)
+        if value == 0:
+            raise UnreadableCell(f"{column} = {self.text(column)!r} is not above 0; leave it blank if it is not known")
+        return value
 
     @property
     def replicas(self) -> int:
