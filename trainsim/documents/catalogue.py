@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from trainsim.documents.document import Document, read_file
+from trainsim.documents.kept import Kept
 from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidData, TrainsimError, UnknownName, nearest, shorten
 from trainsim.plugins import Addition, BrokenPlugin, additions
@@ -25,6 +25,8 @@ COMMON = ("name", "description", "source", "base", "aliases")
 OWN = ("name", "description", "aliases")
 """Keys that nobody takes over from a base."""
 DEEP = 99
+_FOLDERS: Kept[Mapping[str, Path]] = Kept()
+MOST = 256  # documents to remember
 Data = Mapping[str, Any]
 
 
@@ -67,7 +69,7 @@ class Catalogue:
     @property
     def files(self) -> Mapping[str, Path]:
         """The file of each name, in order. Raises BrokenPlugin where a package adds a name that there is."""
-        own = next((files for folder in self.folders if (files := _files(folder, tuple(_listed(folder))))), {})
+        own = next((files for folder in self.folders if (files := _files(folder))), {})
         added = additions(self.key) if self.key else ()
         return self._joined(own, added) if added else own
 
@@ -75,7 +77,7 @@ class Catalogue:
         """*own* files and those that packages add, in the order of their names."""
         files, whose = dict(own), dict.fromkeys(own, "trainsim itself")
         for package, folder in added:
-            more = _files(folder, tuple(_listed(folder)))
+            more = _files(folder)
             if not more:
                 raise BrokenPlugin(f"package {package} adds {self.plural}, and {folder} has no .yaml files")
             for name in more:
@@ -193,9 +195,18 @@ class Catalogue:
 
     def _merged(self, lineage: tuple[Document, ...]) -> Document:
         """The last document on top of those before it."""
-        own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
-        if len(lineage) == 1 and "base" not in data:
+        own = lineage[-1]
+        if len(lineage) == 1 and "base" not in own.data:
             return own  # itself, which knows its content once it was asked for
+        key = (id(self), *map(id, lineage))
+        if key not in _LAID:
+            if len(_LAID) >= MOST:
+                _LAID.clear()
+            _LAID[key] = ((self, *lineage), self._laid(lineage))
+        return _LAID[key][1]
+
+    def _laid(self, lineage: tuple[Document, ...]) -> Document:
+        own, data, origin = lineage[-1], lineage[0].data, lineage[0].origin
         for document in lineage[1:]:
             inherited = {key: value for key, value in data.items() if key not in OWN}
             data = merged(self.holds(inherited, document.data), document.data, self.depth)
@@ -206,17 +217,20 @@ class Catalogue:
         return f"{path.parent.name}/{path.name}" if path.parent in self.folders else str(path)
 
 
-def _listed(folder: Path) -> list[str]:
+_LAID: dict[tuple[int, ...], tuple[tuple[Any, ...], Document]] = {}
+"""What was laid over each other by its identity, which holds as long as it is kept here too, and what came of it."""
+
+
+def _files(folder: Path) -> Mapping[str, Path]:
+    """The data files of a folder by what they are called, in order; none where it is not there, or no folder."""
     try:
-        return os.listdir(folder)
-    except OSError:  # not there, or no folder
-        return []
+        return _FOLDERS.of(folder, lambda: _listed(folder))
+    except OSError:
+        return {}
 
 
-@lru_cache(maxsize=256)
-def _files(folder: Path, names: tuple[str, ...]) -> Mapping[str, Path]:
-    """The data files of a folder by what they are called, in order; a listing is looked at often and seldom new."""
-    files = (folder / name for name in names if name.endswith(".yaml"))
+def _listed(folder: Path) -> Mapping[str, Path]:
+    files = (folder / name for name in os.listdir(folder) if name.endswith(".yaml"))
     return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from trainsim.documents.kept import Kept
 from trainsim.documents.origin import Key, Origin
 from trainsim.errors import InvalidData, TrainsimError
 
@@ -23,6 +24,7 @@ DEEPEST = 20
 UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What PyYAML raises for text that means nothing: some tags and numbers end in Python's own errors."""
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXTS: Kept[str] = Kept()
 _DATE = "tag:yaml.org,2002:timestamp"
 
 
@@ -72,14 +74,7 @@ class Document:
 def text_of(path: Path, shown: str, error: type[TrainsimError] = InvalidData) -> str:
     """The text of the regular file at *path*, called *shown* in messages; *error* if it cannot be one."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise error(f"{shown}: cannot be read: it is {'a folder' if path.is_dir() else 'no regular file'}")
-        with path.open("rb") as file:  # a little more than allowed, since a file may grow while it is read
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise error(f"{shown}: cannot be read: it is longer than {MOST_BYTES} bytes")
-        return raw.decode("utf-8")
+        return _TEXTS.of(path, lambda: _text(path, shown, error))
     except UnicodeDecodeError as fault:
         raise error(f"{shown}: cannot be read: not UTF-8 text ({fault.reason} at byte {fault.start})") from None
     except OSError as fault:
@@ -88,8 +83,18 @@ def text_of(path: Path, shown: str, error: type[TrainsimError] = InvalidData) ->
         raise error(f"{shown!r}: cannot be read: {fault}") from None
 
 
+def _text(path: Path, shown: str, error: type[TrainsimError]) -> str:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise error(f"{shown}: cannot be read: it is {'a folder' if path.is_dir() else 'no regular file'}")
+    with path.open("rb") as file:  # a little more than allowed, since a file may grow while it is read
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise error(f"{shown}: cannot be read: it is longer than {MOST_BYTES} bytes")
+    return raw.decode("utf-8")
+
+
 def read_file(path: Path, *, shown: str, error: type[TrainsimError] = InvalidData, needs: str = "") -> Document:
-    """The document in the file at *path*; a file is read anew each time, and equal text gives the same value."""
+    """The document in the file at *path*; a file that has changed is read anew, and equal text gives the same value."""
     return read_text(text_of(path, shown, error), file=shown, folder=path.parent, error=error, needs=needs)
 
 
