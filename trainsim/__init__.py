@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trainsim.study.explain import explain as explain
     from trainsim.study.sweep import sweep as sweep
     from trainsim.study.sweep import sweep_summary as sweep_summary
+    from trainsim.study.sweep_plot import sweep_plot as sweep_plot
     from trainsim.study.what_fits import what_fits as what_fits
     from trainsim.validation.scoring import validate as validate
 
@@ -56,6 +57,7 @@ _HOME = {
     "model": "trainsim.models.reading:load_model",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
+    "sweep_plot": "trainsim.study.sweep_plot:sweep_plot",
     "sweep_summary": "trainsim.study.sweep:sweep_summary",
     "grid": "trainsim.study.designs.grid:grid",
     "zipped": "trainsim.study.designs.zipped:zipped",
@@ -80,6 +82,7 @@ __all__ = [
     "samples",
     "schedule",
     "sweep",
+    "sweep_plot",
     "sweep_summary",
     "topology",
     "validate",

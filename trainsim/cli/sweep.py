@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
 from trainsim.cli.options import Json, Names, Price, Sets, Tokens, Workers, command
 from trainsim.cli.reading import check_cost, load, with_cost
-from trainsim.cli.writing import print_json, render, try_writing
+from trainsim.cli.writing import folder_for, print_json, render, try_drawing, try_writing
 from trainsim.errors import ScenarioError
 
+if TYPE_CHECKING:
+    from trainsim.study.sweep import Sweep
+    from trainsim.study.sweep_plot import Kind
+
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder gets speed against memory, too."),
+]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")]
 
 
@@ -31,6 +39,7 @@ def sweep(
     tokens: Tokens = None,
     price: Price = None,
     csv: Csv = None,
+    plot: Plot = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
@@ -45,10 +54,12 @@ def sweep(
     check_cost(base, price, tried=design.axes)
     if csv:
         try_writing(csv)
+    pictures = _pictures(plot) if plot else {}
     swept = run_design(base, design, where=where, workers=workers)
     if csv:
         swept.frame().to_csv(csv, index=False)
         print(f"Written: {csv}", file=sys.stderr)
+    _draw(swept, pictures)
     if as_json:
         print_json({"rows": list(swept.rows()), "summary": swept.summary().to_dict()})
     else:
@@ -58,3 +69,21 @@ def sweep(
     failures = [outcome.failure for outcome in swept.outcomes if outcome.failure]
     if len(failures) == len(swept.outcomes):
         raise ScenarioError(f"no point could run; the first one: {failures[0].message}")
+
+
+def _pictures(path: Path) -> dict[Kind, Path]:
+    """The files of the pictures that ``--plot`` asks for, tried out before any work is done."""
+    files: dict[Kind, Path] = {"map": path}
+    if path.is_dir() or not path.suffix:
+        folder = folder_for(path)
+        files = {"map": folder / "map.png", "pareto": folder / "pareto.png"}
+    for file in files.values():
+        try_drawing(file)
+    return files
+
+
+def _draw(swept: Sweep, pictures: dict[Kind, Path]) -> None:
+    """Draw them, if anything ran."""
+    for kind, file in pictures.items() if any(outcome.value for outcome in swept.outcomes) else ():
+        swept.plot(file, kind=kind)
+        print(f"Drawn: {file}", file=sys.stderr)

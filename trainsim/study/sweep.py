@@ -19,8 +19,11 @@ from trainsim.study.swept import COLUMNS, TYPES, SweptPoint, label, read_frame
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
     from rich.console import RenderableType
+
+    from trainsim.study.sweep_plot import Kind
 
 Grid = Mapping[str, Sequence[Any]]
 Tried = Grid | Iterable[Point] | Design
@@ -49,6 +52,15 @@ class Sweep:
     def summary(self) -> Summary:
         """The best points, what is traded for memory, which axis matters, and what cannot run."""
         return summarize(self.axes, self.points, left_out=self.left_out)
+
+    def plot(self, path: str | Path | None = None, *, kind: Kind = "map", value: str | None = None) -> Figure:
+        """A picture, as ``ts.sweep_plot`` makes it; also written to *path*."""
+        from trainsim.study.sweep_plot import draw, save
+
+        figure = draw(self.axes, self.points, kind=kind, value=value)
+        if path is not None:
+            save(figure, Path(path))
+        return figure
 
     def frame(self) -> DataFrame:
         """A row per point, as pandas has it."""

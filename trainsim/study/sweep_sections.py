@@ -25,11 +25,11 @@ EFFECT = "#6aa3d5"
 MEASURED = (
     Column("step", Unit.TIME),
     Column("MFU", Unit.SHARE, priority=2),
-    Column("bubble", Unit.SHARE, priority=3),
+    Column("bubble", Unit.SHARE, priority=4),
     Column("memory", Unit.BYTES, priority=1),
-    Column("tokens/s/GPU", Unit.WHOLE, priority=4),
-    Column("days", Unit.NUMBER, priority=5),
-    Column("cost", Unit.COUNT, priority=5),
+    Column("tokens/s/GPU", Unit.WHOLE, priority=5),
+    Column("days", Unit.NUMBER, priority=3),
+    Column("cost", Unit.COUNT, priority=1),
     Column(),
 )
 """What a line says of a point; the columns that matter least go first where there is no room."""
