@@ -21,6 +21,7 @@ EXAMPLES = {
         "trainsim sweep bloom_3d --grid parallel.tp=2,4,8 --csv sweep.csv",
         "trainsim sweep quickstart --grid parallel.tp=1,2 --grid parallel.pp=1,2",
         "trainsim sweep quickstart --grid parallel.tp=1,2,4 --plot tp.png",
+        "trainsim sweep bloom_3d --grid parallel.tp=2,4,8 --store a.sqlite",
         "trainsim sweep quickstart --zip parallel.tp=1,2 --where parallel.dp>1",
         "trainsim sweep quickstart --sample training.micro_batch=1..8 --samples 8",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainsim.cli.options import Json, Names, Sets, Workers
+from trainsim.cli.options import Backend, Json, Names, Sets, StoreFile, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import print_json, render
 
@@ -10,13 +10,15 @@ from trainsim.cli.writing import print_json, render
 def explain(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Where a step loses time, and which change would save most."""
     from trainsim.study.explain import explain as explained
 
-    explanation = explained(load(scenario, changes), workers=workers)
+    explanation = explained(load(scenario, changes), workers=workers, backend=backend, store=store)
     if as_json:
         print_json(explanation.to_dict())
     else:

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Names, Sets, Workers
+from trainsim.cli.options import Backend, Json, Names, Sets, StoreFile, Workers, command
 from trainsim.cli.reading import changes_of, data_of
 from trainsim.cli.writing import print_json, print_lines, render, save_figure, try_drawing
 from trainsim.errors import ScenarioError
 
 
+@command
 def memory(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
@@ -21,7 +22,9 @@ def memory(
     ] = "",
     gpus: Annotated[str, typer.Option("--gpus", metavar="N,...", help="How many of each.")] = "1,8",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw the table here (.png, .svg).")] = None,
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Will it fit, how, and on what card.
@@ -39,6 +42,8 @@ def memory(
         cards=checked(word.strip() for word in cards.split(",") if word.strip()),
         gpus=_counts(gpus),
         workers=workers,
+        backend=backend,
+        store=store,
     )
     if as_json:
         print_json({"name": table.model.name, "rows": [fit.to_dict() for fit in table.fits]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Names, Sets, Workers
+from trainsim.cli.options import Backend, Json, Names, Sets, StoreFile, Workers
 from trainsim.cli.reading import load
 from trainsim.cli.writing import default_folder, folder_for, picture_file, print_json, render
 
@@ -24,7 +24,9 @@ def show_memory(
         typer.Option("--out", metavar="FILE", help="The picture (.png, .svg). Default: out/<scenario>/memory.png."),
     ] = None,
     try_all: Annotated[bool, typer.Option("--all", help="Try what would free memory even if it fits.")] = False,
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """What each stage holds, and what would make it fit.
@@ -44,7 +46,9 @@ def show_memory(
         result = base.run(phase)
     if not as_json:
         render(memory_sections(result))
-    fitting = search(base, measures(result), workers=workers) if try_all or not result.memory.fits else None
+    fitting = None
+    if try_all or not result.memory.fits:
+        fitting = search(base, measures(result), workers=workers, backend=backend, store=store)
     _draw(result, file)
     if as_json:
         ways = None if fitting is None else [tried.to_dict() for tried in fitting.tried]

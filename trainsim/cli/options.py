@@ -19,6 +19,22 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that pays.")
 ]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        help="Who runs: serial, processes, dask, ray; or a cluster, as in dask://host:8786.",
+    ),
+]
+StoreFile = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE",
+        help="Keep every point in this file, as it comes, and run none that is in it already.",
+    ),
+]
 Tokens = Annotated[
     str | None, typer.Option("--tokens", metavar="N", help="Of the whole training, such as 15T: its days, GPU-hours.")
 ]

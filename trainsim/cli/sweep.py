@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
-from trainsim.cli.options import Json, Names, Price, Sets, Tokens, Workers, command
+from trainsim.cli.options import Backend, Json, Names, Price, Sets, StoreFile, Tokens, Workers, command
 from trainsim.cli.reading import check_cost, load, with_cost
-from trainsim.cli.writing import folder_for, print_json, render, try_drawing, try_writing
+from trainsim.cli.writing import folder_for, print_json, render, save_parquet, try_drawing, try_parquet, try_writing
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder gets speed against memory, too."),
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder gets speed against memory, too."
+    ),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")]
+Parquet = Annotated[
+    Path | None, typer.Option("--parquet", metavar="FILE", help="Write the table here, for pandas and others.")
+]
 
 
 @command
@@ -40,7 +45,10 @@ def sweep(
     price: Price = None,
     csv: Csv = None,
     plot: Plot = None,
+    parquet: Parquet = None,
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Run every point of a grid, a file, or samples of ranges.
@@ -52,18 +60,30 @@ def sweep(
     design = design_of(grid, zips, points=points, ranges=sample, samples=samples, seed=seed)
     base = load(scenario, with_cost(changes, tokens, price), tried=design.axes)
     check_cost(base, price, tried=design.axes)
-    if csv:
-        try_writing(csv)
+    _try(csv, parquet)
     pictures = _pictures(plot) if plot else {}
-    swept = run_design(base, design, where=where, workers=workers)
-    if csv:
-        swept.frame().to_csv(csv, index=False)
-        print(f"Written: {csv}", file=sys.stderr)
+    swept = run_design(base, design, where=where, workers=workers, backend=backend, store=store)
+    if store:
+        print(f"{swept.found:,} of {len(swept.outcomes):,} points were in {store}", file=sys.stderr)
+    _write(swept, csv, parquet)
     _draw(swept, pictures)
     if as_json:
         print_json({"rows": list(swept.rows()), "summary": swept.summary().to_dict()})
     else:
         render(swept)
+    _end(swept)
+
+
+def _try(csv: Path | None, parquet: Path | None) -> None:
+    """Fail now, not after an hour, if a file cannot be written."""
+    if csv:
+        try_writing(csv)
+    if parquet:
+        try_parquet(parquet)
+
+
+def _end(swept: Sweep) -> None:
+    """Say so where a sweep was interrupted, or none of its points could run."""
     if swept.interrupted:
         raise KeyboardInterrupt
     failures = [outcome.failure for outcome in swept.outcomes if outcome.failure]
@@ -87,3 +107,13 @@ def _draw(swept: Sweep, pictures: dict[Kind, Path]) -> None:
     for kind, file in pictures.items() if any(outcome.value for outcome in swept.outcomes) else ():
         swept.plot(file, kind=kind)
         print(f"Drawn: {file}", file=sys.stderr)
+
+
+def _write(swept: Sweep, csv: Path | None, parquet: Path | None) -> None:
+    """The table into the files that are wanted."""
+    if csv:
+        swept.frame().to_csv(csv, index=False)
+    if parquet:
+        save_parquet(swept.frame(), parquet)
+    for file in filter(None, (csv, parquet)):
+        print(f"Written: {file}", file=sys.stderr)

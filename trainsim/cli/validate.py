@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Workers
+from trainsim.cli.options import Backend, Json, StoreFile, Workers
 from trainsim.cli.writing import keep_apart, print_json, render, try_writing
 
 
@@ -29,7 +29,9 @@ def validate(
         typer.Option("--left-out", help="Forget what was learnt from each run's source: its software, its fits."),
     ] = False,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a row per run here.")] = None,
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Replay published runs and compare them with what was measured.
@@ -41,7 +43,7 @@ def validate(
     if csv:
         keep_apart("--csv", csv, [runs])
         try_writing(csv)
-    validation = score(runs, sources=source, left_out=left_out, workers=workers)
+    validation = score(runs, sources=source, left_out=left_out, workers=workers, backend=backend, store=store)
     if csv:
         validation.frame().to_csv(csv, index=False)
         print(f"Written: {csv}", file=sys.stderr)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from trainsim.errors import ScenarioError, TrainsimError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from trainsim.scenario.scenario import Scenario
 
 
@@ -62,6 +64,26 @@ def keep_apart(option: str, file: Path, read: Iterable[str | Path | None]) -> No
     for other in read:
         if other is not None and file.exists() and Path(other).exists() and file.samefile(other):
             raise ScenarioError(f"{option} {file}: is a file that is read here and would be lost; give another name")
+
+
+def try_parquet(file: Path) -> None:
+    """The same for a file of Parquet, which pandas writes with another library."""
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        raise TrainsimError(f"--parquet {file}: needs pyarrow: pip install 'trainsim[parquet]'; or write --csv")
+    try_writing(file)
+
+
+def save_parquet(frame: DataFrame, file: Path) -> None:
+    """*frame* as Parquet, whose columns hold values of one type: where there are several, as text."""
+    mixed = [name for name, column in frame.items() if column.dtype == object and column.map(type).nunique() > 1]
+    texts = frame.assign(**{str(name): frame[name].map(_text) for name in mixed})
+    texts.to_parquet(file, index=False)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value != value else str(value)
 
 
 def try_drawing(file: Path) -> None:

@@ -13,7 +13,7 @@ from trainsim.contracts.allocation import Allocation
 from trainsim.documents.catalogue import Catalogue, Spec, exists
 from trainsim.documents.document import canonical
 from trainsim.documents.origin import Origin, key_of
-from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError, nearest
+from trainsim.errors import ScenarioError, TrainsimError, nearest
 from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
 from trainsim.hardware.cluster import Cluster, build_cluster
 from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives
@@ -21,7 +21,7 @@ from trainsim.hardware.gpu import GPUS, load_gpu
 from trainsim.hardware.topology import OVERRIDES, TOPOLOGIES, Changes, find_topology, is_named
 from trainsim.models.known import MODELS
 from trainsim.models.reading import load_model, transformer
-from trainsim.models.transformer import Transformer
+from trainsim.models.transformer import SIZES, Transformer
 from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
 from trainsim.scenario.checks import Fault, node_count
 from trainsim.scenario.context import Context
@@ -38,6 +38,8 @@ NAMED: Mapping[str, Catalogue] = {
     "training.optimizer": OPTIMIZERS,
 }
 """Fields that are a name, a path or a mapping with a ``base``."""
+WORDS = ("name", "description", "source")
+"""Keys of a document that only people read, where nothing is found by its name."""
 
 
 def find_framework(context: Context) -> Framework:
@@ -176,18 +178,38 @@ def _given(spec: ScenarioSpec, key: str) -> Any:
 def content(spec: ScenarioSpec, origin: Origin) -> str:
     """All that a scenario says, with the content of the files that it names in the place of their paths: equal for
     scenarios that say the same."""
+    return canonical(_said(spec, origin, strict=False))
+
+
+def meaning(spec: ScenarioSpec, origin: Origin) -> str:
+    """The same without what changes no number: what the scenario, its machine and its model are called. (Frameworks,
+    GPUs and optimizers are known by their names.) Raises TrainsimError for a file that cannot be read."""
+    values = _said(spec, origin, strict=True)
+    del values["name"]
+    model, topology = values["model"], values["cluster"]["topology"]
+    if isinstance(model, dict) and set(SIZES) & {key for key, value in model.items() if value is not None}:
+        values["model"] = {key: value for key, value in model.items() if key not in WORDS}
+    if isinstance(topology, dict):
+        values["cluster"]["topology"] = {key: value for key, value in topology.items() if key not in WORDS}
+    return canonical(values)
+
+
+def _said(spec: ScenarioSpec, origin: Origin, *, strict: bool) -> dict[str, Any]:
+    """The values of a scenario and of the files that it names. *strict*: raises TrainsimError for what cannot be read,
+    which is else refused when the scenario is resolved."""
     values = spec.model_dump(exclude={"derived"})
+    unread = () if strict else (TrainsimError,)
     for key, catalogue in {**NAMED, "model": MODELS}.items():
         section, _, name = key.rpartition(".")
         place = values[section] if section else values
         if isinstance(place.get(name), str) or (isinstance(place.get(name), dict) and place[name].get("base")):
-            with suppress(TrainsimError):  # what cannot be read is refused when the scenario is resolved
+            with suppress(*unread):
                 place[name] = catalogue.written(_bare(place[name]), origin=origin.part(key_of(key)))
     schedule = spec.pipeline.schedule
     if schedule and is_file(schedule):
-        with suppress(InvalidPlan):
+        with suppress(*unread):
             values["pipeline"]["schedule"] = order_in(schedule_path(schedule, origin.folder)).texts
-    return canonical(values)
+    return values
 
 
 def _bare(value: Any) -> Any:

@@ -15,6 +15,7 @@ from trainsim.study.faster_parts import FASTER_PARTS, faster_parts
 from trainsim.study.losses import RUNS, Losses, losses
 from trainsim.study.moved_layers import LAYERS, Slowest, moves, slowest
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import TIME, suggestions
 from trainsim.study.ways.batch_size import LARGER_BATCH
@@ -145,11 +146,16 @@ class Explanation:
 
 
 def explain(
-    scenario: Scenario | str | Path, *, workers: int | None = None, progress: bool | None = None
+    scenario: Scenario | str | Path,
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> Explanation:
     """What would make a step of *scenario* (or of the file or name) shorter: each change is run at detail ``block``.
 
-    ``workers`` and ``progress`` are those of ``sweep``. Raises what running the scenario raises.
+    The options are those of ``sweep``. Raises what running the scenario raises.
     """
     base = as_scenario(scenario).replace({"simulation.detail": "block"})
     result = base.run()
@@ -157,7 +163,7 @@ def explain(
     changes = (*moves(result, slow), *suggestions(base, TIME))
     trials = [Trial(base=base, parts=(change,)) for change in changes]
     trials += [Trial(base=base, name=part.title, job_change=part.faster) for part in faster_parts(result.job)]
-    runner = Runner(keep=measures, workers=workers, progress=progress)
+    runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
     with bar("explain", len(trials) + RUNS, progress) as advance:
         lost = losses(result.simulation, advance)
         outcomes = runner.run_under(advance, trials)

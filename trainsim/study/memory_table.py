@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from trainsim.hardware.cluster import Cluster, load_topology
@@ -16,6 +17,7 @@ from trainsim.models.transformer import Transformer
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.memory_plans import Plan, plans, usual_cards
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.trial import Change, Measures, Outcome, Trial, measures
 
 WITHOUT_NVLINK, WITH_NVLINK = "pcie_box", "dgx_h100"
@@ -117,6 +119,8 @@ def memory_table(
     gpus: Sequence[int] = (1, 8),
     workers: int | None = None,
     progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> MemoryTable:
     """The plans of ``memory_plans.yaml`` with the model and whatever else *data*, a scenario's mapping, says.
 
@@ -138,7 +142,7 @@ def memory_table(
             base = _on(whole, machines[card].gpu, cluster, count)
             bases.append(base)
             tried += [(plan, card, count, _trial(base, plan)) for plan in plans() if count > 1 or not plan.several]
-    runner = Runner(keep=measures, workers=workers, progress=progress)
+    runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
     outcomes = runner.run([trial for *_, trial in tried], "memory")
     fits = [
         PlanOnCard(plan=plan, card=card, gpus=count, outcome=outcome)

@@ -7,11 +7,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Generic, TypeVar
 
-from trainsim.errors import NotBuilt, ScenarioError
+from trainsim.errors import ScenarioError
 from trainsim.report.progress import bar
 from trainsim.result.result import Result
 from trainsim.study.attempt import Prepared, attempt, prepared
 from trainsim.study.backends import backend_of
+from trainsim.study.saved import Saved
+from trainsim.study.store import Store
 from trainsim.study.trial import NOT_RUN, Failure, Outcome, Trial
 from trainsim.study.work import Answers
 
@@ -27,9 +29,14 @@ class Runner(Generic[T]):
     ``workers`` processes run (None: one per core where that pays; 1: none but this one), ``progress`` shows a bar on
     standard error (None: where somebody looks at it). ``backend`` says who runs: ``serial``, ``processes``, ``dask``,
     ``ray``, or one of the latter with an address, as in ``dask://host:8786`` (None: this process, or several where that
-    pays). ``interrupted`` says whether somebody pressed Ctrl-C: what was finished by then is kept.
+    pays). ``store`` is a file of answers: what is there is not run, and what is run goes there (at the latest after a
+    second of work; a kill at any moment leaves what was stored).
 
-    Raises ScenarioError for a number of workers that is none, UnknownName for a backend that there is not.
+    ``interrupted`` says whether somebody pressed Ctrl-C: what was finished by then is kept. ``found`` counts the trials
+    whose answer was in the store.
+
+    Raises ScenarioError for a number of workers that is none and for a *keep* whose values cannot be stored,
+    UnknownName for a backend that there is not, and StoreError for a store that cannot be used.
     """
 
     def __init__(
@@ -39,19 +46,19 @@ class Runner(Generic[T]):
         workers: int | None = None,
         progress: bool | None = None,
         backend: str | None = None,
-        store: str | Path | None = None,
+        store: Store | str | Path | None = None,
     ):
         wrong = isinstance(workers, bool) or not isinstance(workers, int | None)
         if wrong or (workers is not None and workers < 1):
             raise ScenarioError(f"workers={workers}: wants 1 or more processes")
-        if store is not None:
-            raise NotBuilt("store: results cannot be kept in a file yet; leave it out")
         self.keep, self.workers, self.progress = keep, workers, progress
         self.interrupted = False
         self._elsewhere = backend_of(backend or ("serial" if workers == 1 else "processes"), workers)
         self._automatic = backend is None
         self._look_first = backend is None and workers is None
         self._answers: dict[Prepared, T | Failure] = {}
+        self._saved = None if store is None else Saved(Store.at(store), keep)
+        self.found = 0
 
     def run(self, trials: Iterable[Trial], title: str) -> list[Outcome[T]]:
         """What came of each of *trials*, in their order, under a bar of that *title*."""
@@ -63,16 +70,30 @@ class Runner(Generic[T]):
         """The same under a bar that shows other work too: *advance* is called once for each of *trials*."""
         tasks = [prepared(trial) for trial in trials]
         todo = [t for t in dict.fromkeys(tasks) if isinstance(t, Prepared) and t not in self._answers]
+        if self._saved:
+            there = self._saved.found(todo)
+            self._answers |= there
+            self.found += len(there)
+            todo = [task for task in todo if task not in there]
         for _ in range(len(tasks) - len(todo)):
             advance()
+        self._run_and_save(todo, advance)
+        answers = [t if isinstance(t, Failure) else self._answers.get(t, NOT_RUN) for t in tasks]
+        return [_outcome(trial, answer) for trial, answer in zip(trials, answers, strict=True)]
+
+    def _run_and_save(self, todo: Sequence[Prepared], advance: Callable[[], None]) -> None:
+        """Run *todo*; what is finished is remembered and stored, whatever ends it."""
         try:
             for task, answer in self._run(todo):
                 self._answers[task] = answer
+                if self._saved:
+                    self._saved.add(task, answer)
                 advance()
         except KeyboardInterrupt:
             self.interrupted = True
-        answers = [t if isinstance(t, Failure) else self._answers.get(t, NOT_RUN) for t in tasks]
-        return [_outcome(trial, answer) for trial, answer in zip(trials, answers, strict=True)]
+        finally:
+            if self._saved:
+                self._saved.flush()
 
     def _run(self, todo: Sequence[Prepared]) -> Answers[T]:
         """The answers to *todo*: here, until processes would save more than they cost, or where they are wanted."""

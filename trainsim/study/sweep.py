@@ -14,6 +14,7 @@ from trainsim.study.designs.grid import grid
 from trainsim.study.designs.listed import listed
 from trainsim.study.designs.where import Conditions, Where
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.sweep_summary import Summary, summarize
 from trainsim.study.swept import COLUMNS, TYPES, SweptPoint, label, read_frame
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
@@ -33,12 +34,13 @@ Tried = Grid | Iterable[Point] | Design
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The points of a design in its order, and what came of each. ``interrupted``: some were not run; ``left_out`` is
-    for how many a condition did not hold."""
+    for how many a condition did not hold, ``found`` how many were in the store."""
 
     axes: tuple[str, ...]
     outcomes: tuple[Outcome[Measures], ...]
     interrupted: bool = False
     left_out: int = 0
+    found: int = 0
 
     @property
     def points(self) -> tuple[SweptPoint, ...]:
@@ -90,6 +92,8 @@ def sweep(
     where: Where | None = None,
     workers: int | None = None,
     progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> DataFrame:
     """A table with a row per point of *tried*: the changed values, what came out, and ``error`` where nothing did.
 
@@ -97,8 +101,11 @@ def sweep(
     run; a list of mappings, each a point; or a product of ``ts.grid``, ``ts.zipped`` and ``ts.samples``. *where* leaves
     out points: conditions such as ``"parallel.tp * parallel.pp <= 64"``, or functions of the changed scenario.
     ``workers`` processes run (None: one per core where that pays; 1: none but this one). ``progress`` shows a bar on
-    standard error (None: where somebody looks at it). An interrupt keeps the rows that are finished. Raises
-    ScenarioError for a design or a condition that is none.
+    standard error (None: where somebody looks at it). ``backend`` says who runs: ``serial``, ``processes``, ``dask`` or
+    ``ray``, the latter two with an address where they are a cluster, as in ``dask://host:8786``. ``store`` is a file of
+    points: what is in it is not run again, and what is run goes into it as it comes. An interrupt keeps the rows that
+    are finished. Raises ScenarioError for a design or a condition that is none, UnknownName for a backend that there is
+    not, and StoreError for a file that cannot be a store.
 
     >>> table = sweep("quickstart", {"parallel.tp": [2, 3, 4]}, where="parallel.tp < 4")
     >>> table.error[1]
@@ -106,7 +113,8 @@ def sweep(
     >>> len(table), table.attrs["left_out"]
     (2, 1)
     """
-    return run_design(base, tried, where=where, workers=workers, progress=progress).frame()
+    asked = run_design(base, tried, where=where, workers=workers, progress=progress, backend=backend, store=store)
+    return asked.frame()
 
 
 def run_design(
@@ -116,9 +124,11 @@ def run_design(
     where: Where | None = None,
     workers: int | None = None,
     progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> Sweep:
     """The same as a value that also prints itself."""
-    runner = Runner(keep=measures, workers=workers, progress=progress)
+    runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
     scenario, design = as_scenario(base), as_design(tried)
     conditions = Conditions.read(where, scenario, design.axes)
     trials = [Trial(base=scenario, parts=(_change(point),)) for point in conditions.kept(scenario, design)]
@@ -130,6 +140,7 @@ def run_design(
         outcomes=tuple(outcomes),
         interrupted=runner.interrupted,
         left_out=len(design) - len(trials),
+        found=runner.found,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainsim.errors import TrainsimError
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import MEMORY, suggestions
 
@@ -152,14 +153,19 @@ class Fitting:
 
 
 def what_fits(
-    scenario: Scenario | str | Path, *, workers: int | None = None, progress: bool | None = None
+    scenario: Scenario | str | Path,
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> DataFrame:
     """Changes that could make *scenario* (or the file or name) fit in memory, each run: a row each, the best first.
 
     Columns: ``change`` in words, ``changes`` (as ``Scenario.replace`` takes them), ``peak_memory_bytes``, ``fits``,
     ``step_time_s``, ``step_time_change`` (a part, for as many tokens), ``global_batch``, ``gpus``, ``error`` (why it
     could not be run, or what else is full). Combinations are tried if no single change does, or only at the cost of a
-    quarter more time. ``workers`` and ``progress`` are those of ``sweep``. Raises what running the scenario raises.
+    quarter more time. The options are those of ``sweep``. Raises what running the scenario raises.
 
     >>> machine = {"topology": "dgx_a100", "nodes": 1, "gpus_per_node": 1}
     >>> model = {"family": "gpt", "layers": 2, "hidden": 4096, "heads": 32, "vocab": 65536, "max_positions": 2048}
@@ -168,13 +174,22 @@ def what_fits(
     (False, 'fused linear cross entropy')
     """
     base = as_scenario(scenario)
-    return search(base, measures(base.run()), workers=workers, progress=progress).frame()
+    now = measures(base.run())
+    return search(base, now, workers=workers, progress=progress, backend=backend, store=store).frame()
 
 
-def search(scenario: Scenario, now: Measures, *, workers: int | None = None, progress: bool | None = None) -> Fitting:
+def search(
+    scenario: Scenario,
+    now: Measures,
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
+) -> Fitting:
     """What was tried with *scenario*, whose run gave *now*: every way alone, then together while nothing fits, or only
     what costs much time."""
-    runner = Runner(keep=measures, workers=workers, progress=progress)
+    runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
 
     def run(trials: Iterable[Trial], title: str) -> list[Tried]:
         return [Tried(outcome=o, now=now) for o in runner.run(trials, title) if o.failure is not NOT_RUN]

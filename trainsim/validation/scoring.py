@@ -12,6 +12,7 @@ from trainsim.errors import InvalidData, ScenarioError, TrainsimError, UnknownNa
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.trial import Trial
 from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import learnt_from, without
@@ -75,12 +76,14 @@ def validate(
     left_out: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
+    backend: str | None = None,
+    store: Store | str | Path | None = None,
 ) -> Validation:
     """Published runs beside what is predicted for them.
 
     *runs* is a table that ships (``runs``, which None means too, or ``nanotron``) or a CSV file with such columns,
     *sources* keeps rows of these only. ``left_out`` forgets for each run what was learnt from its source: the profile
-    of its software, and constants that were fitted on it. ``workers`` and ``progress`` as in ``sweep``. An interrupt
+    of its software, and constants that were fitted on it. The other options are as in ``sweep``. An interrupt
     keeps what is finished. Raises InvalidData for a file that is no such table, and UnknownName for a source that has
     no row.
 
@@ -92,7 +95,7 @@ def validate(
     rows = _of_sources(path, list(rows_of(path)), [sources] if isinstance(sources, str) else sources)
     if left_out:
         _check_taught(path, rows)
-    runner = Runner(keep=replayed, workers=workers, progress=progress)
+    runner = Runner(keep=replayed, workers=workers, progress=progress, backend=backend, store=store)
     mapped = [_mapped(run, left_out) for run in rows]
     outcomes = iter(runner.run([m.trial for m in mapped if m.trial is not None], "validate"))
     scores = []
