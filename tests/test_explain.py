@@ -13,8 +13,9 @@ from tests.test_steps import EVEN
 from trainsim.cli.reading import value_of
 from trainsim.simulate import simulate
 from trainsim.study.explain import explain
-from trainsim.study.faster_parts import FASTER_PARTS
+from trainsim.study.faster_parts import PARTS, Faster
 from trainsim.study.losses import losses
+from trainsim.study.stragglers import straggler
 from trainsim.study.ways.batch_size import LARGER_BATCH
 
 UNEVEN = {**EVEN, "pipeline.layout": [2, 3, 2, 1], "training.global_batch": 16}
@@ -158,13 +159,50 @@ def test_what_cannot_run_is_refused_with_its_reason():
 def test_twice_the_network_is_what_the_scenario_with_twice_the_network_gives():
     base = scenario().replace({"cluster.nic_bandwidth": "200Gbps", "training.global_batch": 16})
     twice = base.replace({"cluster.nic_bandwidth": "400Gbps"})
-    assert simulate(FASTER_PARTS["network"].faster(base.resolve())).trace.duration == twice.run().duration
+    assert simulate(Faster("network")(base.resolve())).trace.duration == twice.run().duration
 
 
-@pytest.mark.parametrize("name", FASTER_PARTS)
-def test_a_faster_resource_never_makes_the_work_longer(name):
+@pytest.mark.parametrize("factor", [1.0, 1.1, 2.0])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_faster_resource_never_makes_the_work_longer(name, factor):
     job = scenario().replace({"training.global_batch": 16, "framework": "megatron-deepspeed-2022"}).resolve()
-    assert simulate(FASTER_PARTS[name].faster(job)).trace.duration <= simulate(job).trace.duration * (1 + 1e-9)
+    then, now = simulate(Faster(name, factor)(job)).trace.duration, simulate(job).trace.duration
+    assert then == now if factor == 1.0 else then <= now * (1 + 1e-9)
+
+
+def test_ten_per_cent_of_each_part_is_what_the_changed_job_takes(explained):
+    before = uneven().replace({"simulation.detail": "block"}).resolve()
+    now = simulate(before).trace.duration
+    titles = {PARTS[name].title: name for name in PARTS}
+    little = {titles[s.title]: s for s in explained.sensitivities if s.title in titles}
+    missing = {"storage", *(("network", "latency") if before.cluster.nodes == 1 else ())}
+    assert set(little) == set(PARTS) - missing
+    for name, saving in little.items():
+        assert saving.saves == pytest.approx(now - simulate(Faster(name, 1.1)(before)).trace.duration)
+        assert saving.factor == 1.1
+    twice = {saving.title: saving.saves for saving in explained.resources}
+    assert all(saving.saves <= twice[saving.title] + 1e-9 for saving in little.values())
+
+
+def test_one_gpu_slower_costs_and_one_layer_moved_saves(explained):
+    (slower,) = (s for s in explained.sensitivities if s.kind == "straggler")
+    assert slower.title.startswith("one GPU (rank ")
+    assert slower.title.endswith("10 % slower")
+    assert slower.saves < 0
+    (moved,) = (s for s in explained.sensitivities if s.kind == "layers")
+    assert moved.title.startswith("one layer moved")
+    assert list(explained.sensitivities) == sorted(explained.sensitivities, key=lambda s: -s.saves)
+
+
+@pytest.mark.parametrize("jitter", [False, True])
+def test_the_slowest_gpu_faster_saves(jitter):
+    changes = {"simulation.jitter": 0.05} if jitter else {"what_if": STRAGGLER[:1]}
+    base = scenario().replace({**EVEN, **changes, "simulation.detail": "block"})
+    title, paced = straggler(base.resolve(), 0, 1.1)
+    assert title.startswith("the slowest GPU")
+    if not jitter:
+        assert paced.ranks == (3,)
+    assert simulate(paced(base.resolve())).trace.duration < simulate(base.resolve()).trace.duration
 
 
 def test_it_reads_in_80_columns(explained):
@@ -201,7 +239,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert status("explain", "small.yaml", "--json", "--set", "training.global_batch=16") == 0
     data = json.loads(capsys.readouterr().out)
     assert set(data) == {
-        "name", "step_time_s", "fits", "losses", "slowest_stage", "options", "refused", "critical_path",
+        "name", "step_time_s", "fits", "losses", "slowest_stage", "options", "sensitivities", "refused",
+        "critical_path",
     }  # fmt: skip
     assert sum(data["losses"]["causes_s"].values()) == pytest.approx(data["losses"]["lost_s"])
     assert {option["kind"] for option in data["options"]} >= {"layers", "resource", "schedule", "batch", "parallel"}

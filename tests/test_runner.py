@@ -106,9 +106,9 @@ def test_what_says_the_same_is_run_once() -> None:
 
 
 def test_an_altered_job_is_not_taken_for_the_plain_one() -> None:
-    from trainsim.study.faster_parts import FASTER_PARTS
+    from trainsim.study.faster_parts import PARTS, Faster
 
-    faster = [Trial(base=BASE, name=part.title, job_change=part.faster) for part in FASTER_PARTS.values()]
+    faster = [Trial(base=BASE, name=name, job_change=Faster(name)) for name in PARTS]
     plain, *others = Runner(keep=step, workers=1).run([trial(), *faster], "test")
     assert min(other.value for other in others) < plain.value
     assert len({other.value for other in others}) > 2

@@ -25,7 +25,7 @@ from trainsim.hardware.topology import TOPOLOGIES
 from trainsim.scenario.scenario import Scenario
 from trainsim.study import code, saved, store
 from trainsim.study.attempt import Prepared, prepared
-from trainsim.study.faster_parts import FASTER_PARTS
+from trainsim.study.faster_parts import PARTS, Faster
 from trainsim.study.kept import form_of
 from trainsim.study.key import key_of
 from trainsim.study.runner import Runner
@@ -184,9 +184,9 @@ def test_a_schedule_file_counts_by_what_it_says(tmp_path: Path) -> None:
 
 
 def test_changes_of_the_job_count_by_their_name() -> None:
-    keys = {key(BASE, job_change=part.faster) for part in FASTER_PARTS.values()}
+    keys = {key(BASE, job_change=Faster(name, factor)) for name in PARTS for factor in (1.1, 2.0)}
     assert None not in keys
-    assert len({*keys, key(BASE)}) == len(FASTER_PARTS) + 1
+    assert len({*keys, key(BASE)}) == 2 * len(PARTS) + 1
     assert key(BASE, job_change=lambda job: job) is None
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Plot = Annotated[
     Path | None,
-    typer.Option(
-        "--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder gets speed against memory, too."
-    ),
+    typer.Option("--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder: speed against memory, too."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")]
 Parquet = Annotated[

@@ -11,11 +11,12 @@ from trainsim.analysis.critical import Cause
 from trainsim.report.progress import bar
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
-from trainsim.study.faster_parts import FASTER_PARTS, faster_parts
+from trainsim.study.faster_parts import PARTS, Faster, parts_of
 from trainsim.study.losses import RUNS, Losses, losses
 from trainsim.study.moved_layers import LAYERS, Slowest, moves, slowest
 from trainsim.study.runner import Runner
 from trainsim.study.store import Store
+from trainsim.study.stragglers import Paced, straggler
 from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import TIME, suggestions
 from trainsim.study.ways.batch_size import LARGER_BATCH
@@ -24,8 +25,11 @@ from trainsim.units import format_time
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-RESOURCE = "resource"
-"""The kind of options that are another machine."""
+RESOURCE, A_LITTLE, STRAGGLER = "resource", "sensitivity", "straggler"
+"""The kinds of options that are another machine: twice as fast, a little faster, with another slowest GPU."""
+MACHINE = (RESOURCE, A_LITTLE, STRAGGLER)
+TWICE, LITTLE = 2.0, 1.1
+"""How much faster each part of the machine is tried."""
 WORTH = 0.002
 """A change that saves less than this part of the step is not worth a line."""
 FEW = 2
@@ -37,7 +41,8 @@ class Saving:
     """One change and what came out of running it, ``then``. ``saves`` is how much shorter the step is, for the same
     number of tokens (seconds; negative: longer), ``changes`` what to change in the scenario (path -> value; empty
     where it is the machine that would change), ``command`` the same for the command line, ``share`` the part of the
-    critical path that a faster machine touches, or None."""
+    critical path that a faster machine touches, or None. ``factor`` is how much faster a part of the machine is (below
+    1: slower), None where something else changes."""
 
     kind: str
     title: str
@@ -46,6 +51,7 @@ class Saving:
     changes: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
     share: float | None = None
+    factor: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -67,6 +73,7 @@ class Saving:
             "fits": self.fits,
             "changes": dict(self.changes),
             "critical_path_share": self.share,
+            "factor": self.factor,
         }
 
 
@@ -89,7 +96,7 @@ class Explanation:
     def actions(self) -> tuple[Saving, ...]:
         """Changes of the scenario that save something worth mentioning, with the best moves of layers only: first what
         fits in memory and trains as now, then larger batches, then what does not fit."""
-        worth = [o for o in self.options if o.kind != RESOURCE and o.saves > WORTH * self.step]
+        worth = [o for o in self.options if o.kind not in MACHINE and o.saves > WORTH * self.step]
         moved = [o for o in worth if o.kind == LAYERS][:FEW]
         kept = [o for o in worth if o.kind != LAYERS or o in moved]
         return tuple(sorted(kept, key=lambda option: (not option.fits, not option.same_training)))
@@ -98,6 +105,14 @@ class Explanation:
     def resources(self) -> tuple[Saving, ...]:
         """What each resource would save if it were twice as fast."""
         return tuple(option for option in self.options if option.kind == RESOURCE)
+
+    @property
+    def sensitivities(self) -> tuple[Saving, ...]:
+        """What the step hangs on, what saves most first: each resource, and the slowest GPU, 10 % faster (or, where all
+        are alike, one GPU 10 % slower), and the best move of one layer."""
+        little = [option for option in self.options if option.kind in (A_LITTLE, STRAGGLER)]
+        moved = [option for option in self.options if option.kind == LAYERS and option.title.startswith("one layer")]
+        return tuple(sorted([*little, *moved[:1]], key=lambda option: -option.saves))
 
     def sentence(self, option: Saving) -> str:
         """The option in words: who is slow and why, what to do, what it saves per token."""
@@ -111,6 +126,8 @@ class Explanation:
             return f"{self.slowest}: {option.title} would {ends}"
         if option.kind == RESOURCE:
             return f"{option.title} twice as fast would {ends}"
+        if option.kind == A_LITTLE:
+            return f"{option.title} 10 % faster would {ends}"
         return f"{option.title} would {ends}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,7 +141,15 @@ class Explanation:
             "slowest_stage": {
                 "stage": slow.stage, "excess": slow.excess, "reason": slow.reason, "busy_s": list(slow.busy),
             },
-            "options": [{**option.to_dict(), "sentence": self.sentence(option)} for option in self.options],
+            "options": [
+                {**option.to_dict(), "sentence": self.sentence(option)}
+                for option in self.options
+                if option.kind not in (A_LITTLE, STRAGGLER)
+            ],
+            "sensitivities": [
+                {**option.to_dict(), "saves_share": option.saves / self.step, "sentence": self.sentence(option)}
+                for option in self.sensitivities
+            ],
             "refused": dict(self.refused),
             "critical_path": [cause._asdict() for cause in self.critical_path],
         }  # fmt: skip
@@ -162,7 +187,7 @@ def explain(
     now, slow = measures(result), slowest(result)
     changes = (*moves(result, slow), *suggestions(base, TIME))
     trials = [Trial(base=base, parts=(change,)) for change in changes]
-    trials += [Trial(base=base, name=part.title, job_change=part.faster) for part in faster_parts(result.job)]
+    trials += _machines(base, result, slow)
     runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
     with bar("explain", len(trials) + RUNS, progress) as advance:
         lost = losses(result.simulation, advance)
@@ -185,18 +210,34 @@ def explain(
     )
 
 
+def _machines(base: Scenario, result: Result, slow: Slowest) -> list[Trial]:
+    """The same on other machines: each part faster, twice and a little, and another slowest GPU."""
+    parts = [Faster(name, factor) for factor in (TWICE, LITTLE) for name in parts_of(result.job)]
+    trials = [Trial(base=base, name=PARTS[part.part].title, job_change=part) for part in parts]
+    title, paced = straggler(result.job, result.pipeline[slow.stage], LITTLE)
+    return [*trials, Trial(base=base, name=title, job_change=paced)]
+
+
 def _option(result: Result, now: Measures, outcome: Outcome[Measures], then: Measures) -> Saving:
     """What a trial saves beside the run as it is."""
     trial = outcome.trial
-    faster = next((part for part in FASTER_PARTS.values() if part.faster is trial.job_change), None)
-    path = result.critical_path.causes
-    larger = then.global_batch > now.global_batch
+    change, path = trial.job_change, result.critical_path.causes
+    kinds = PARTS[change.part].kinds if isinstance(change, Faster) else ()
     return Saving(
-        kind=RESOURCE if faster else LARGER_BATCH if larger else trial.parts[0].kind,
+        kind=_kind(now, trial, then),
         title=trial.title,
         saves=now.step_time - then.time_for(now.global_batch),
         then=then,
         changes=trial.changes,
         command=trial.command,
-        share=sum(cause.share for cause in path if cause.kind in faster.kinds) if faster else None,
+        share=sum(cause.share for cause in path if cause.kind in kinds) if kinds else None,
+        factor=1 / change.factor if isinstance(change, Paced) else getattr(change, "factor", None),
     )
+
+
+def _kind(now: Measures, trial: Trial, then: Measures) -> str:
+    if isinstance(trial.job_change, Faster):
+        return RESOURCE if trial.job_change.factor == TWICE else A_LITTLE
+    if trial.job_change is not None:
+        return STRAGGLER
+    return LARGER_BATCH if then.global_batch > now.global_batch else trial.parts[0].kind

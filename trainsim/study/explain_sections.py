@@ -23,14 +23,14 @@ SAVED, LOST, PATH = "#2e8b57", "#8c8c8c", "#c0142b"
 
 
 def explanation(explained: Explanation) -> list[Section]:
-    """Losses, the ranked list of changes, resources twice as fast, and the critical path."""
+    """Losses, the ranked list of changes, what the step hangs on, and the critical path."""
     fits = "fits in memory" if explained.fits else "does not fit in memory (`trainsim show memory` says what would)"
     title = f"step {format_time(explained.step)} at detail block; {fits}; {explained.slowest}"
     return [
         Section(explained.name, (Paragraph(title),)),
         _losses(explained),
         _actions(explained),
-        Section("If it were twice as fast", (_resources(explained),)),
+        Section("What 10 % more would save, and twice as fast", (_resources(explained),)),
         Section("Critical path, by kind", (_path(explained),)),
     ]
 
@@ -83,19 +83,25 @@ def _action(explained: Explanation, number: int, saving: Saving) -> tuple[Cell, 
 
 def _resources(explained: Explanation) -> Table:
     columns = (
-        Column(),
-        Column("saves", Unit.TIME, like=explained.step),
+        Column(wraps=True),
+        Column("10 %", Unit.TIME, like=explained.step),
         Column("", Unit.SHARE),
-        Column(width=20),
-        Column("of critical path", Unit.SHARE),
+        Column(width=10),
+        Column("twice", Unit.TIME, like=explained.step),
+        Column("", Unit.SHARE),
+        Column("of path", Unit.SHARE, priority=1),
     )
     return Table(columns=columns, rows=tuple(_faster(explained)))
 
 
 def _faster(explained: Explanation) -> Iterator[tuple[Cell, ...]]:
-    for saving in explained.resources:
-        part = saving.saves / explained.step
-        yield saving.title, saving.saves, part, Bar.of(part, SAVED), saving.share
+    """A line for each resource, the slowest GPU, and the best move of one layer."""
+    twice = {saving.title: saving for saving in explained.resources}
+    for saving in explained.sensitivities:
+        part, then = saving.saves / explained.step, twice.get(saving.title)
+        more = (None, None) if then is None else (then.saves, then.saves / explained.step)
+        bar = Bar.of(min(1.0, 5 * abs(part)), SAVED if part >= 0 else PATH)  # 10 % of everything fills half of it
+        yield saving.title, saving.saves, part, bar, *more, saving.share
 
 
 def _path(explained: Explanation) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from json import dumps, loads
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
@@ -67,11 +67,15 @@ def _plain(value: Any) -> Any:
 
 
 def name_of(function: object) -> str | None:
-    """Module and name of a function of trainsim, under which any process finds the same one; None for others.
+    """Module and name of a function of trainsim, under which any process finds the same one; with what it holds, of a
+    frozen value that is called. None for others.
 
     >>> name_of(name_of), name_of(lambda: 0), name_of(print)
     ('trainsim.study.kept.name_of', None, None)
     """
+    if is_dataclass(function) and not isinstance(function, type):
+        kind = name_of(type(function))
+        return kind and f"{kind}: {function!r}"
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
     if not isinstance(module, str) or module.partition(".")[0] != "trainsim" or "<" in name:
         return None
