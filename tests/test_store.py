@@ -43,7 +43,7 @@ GRID = {"parallel.tp": [1, 2, 3, 4], "training.global_batch": [8, 32]}
 
 
 def key(scenario: Scenario, **other: Any) -> bytes | None:
-    task = prepared(Trial(base=scenario, **other))
+    task = prepared(Trial(base=scenario, **other), stored=True)
     assert isinstance(task, Prepared)
     return key_of(task, kept="measures", code="code")
 

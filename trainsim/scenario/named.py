@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -178,38 +177,45 @@ def _given(spec: ScenarioSpec, key: str) -> Any:
 def content(spec: ScenarioSpec, origin: Origin) -> str:
     """All that a scenario says, with the content of the files that it names in the place of their paths: equal for
     scenarios that say the same."""
-    return canonical(_said(spec, origin, strict=False))
+    return canonical(_said(spec, origin)[0])
 
 
-def meaning(spec: ScenarioSpec, origin: Origin) -> str:
-    """The same without what changes no number: what the scenario, its machine and its model are called. (Frameworks,
-    GPUs and optimizers are known by their names.) Raises TrainsimError for a file that cannot be read."""
-    values = _said(spec, origin, strict=True)
-    del values["name"]
-    model, topology = values["model"], values["cluster"]["topology"]
-    if isinstance(model, dict) and set(SIZES) & {key for key, value in model.items() if value is not None}:
-        values["model"] = {key: value for key, value in model.items() if key not in WORDS}
-    if isinstance(topology, dict):
-        values["cluster"]["topology"] = {key: value for key, value in topology.items() if key not in WORDS}
-    return canonical(values)
+def contents(spec: ScenarioSpec, origin: Origin) -> tuple[str, str | None]:
+    """The content, and the same without what changes no number: what the scenario, its machine and its model are
+    called. (Frameworks, GPUs and optimizers are known by their names.) None for a scenario that names something that
+    cannot be read."""
+    values, unread = _said(spec, origin)
+    return canonical(values), None if unread else canonical(_without_words(values))
 
 
-def _said(spec: ScenarioSpec, origin: Origin, *, strict: bool) -> dict[str, Any]:
-    """The values of a scenario and of the files that it names. *strict*: raises TrainsimError for what cannot be read,
-    which is else refused when the scenario is resolved."""
-    values = spec.model_dump(exclude={"derived"})
-    unread = () if strict else (TrainsimError,)
+def _without_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    model, cluster = values["model"], values["cluster"]
+    if isinstance(model, dict) and any(model.get(size) is not None for size in SIZES):
+        model = {key: value for key, value in model.items() if key not in WORDS}
+    if isinstance(machine := cluster["topology"], dict):
+        cluster = {**cluster, "topology": {key: value for key, value in machine.items() if key not in WORDS}}
+    return {**values, "name": None, "model": model, "cluster": cluster}
+
+
+def _said(spec: ScenarioSpec, origin: Origin) -> tuple[dict[str, Any], bool]:
+    """The values of a scenario and of the files that it names, and whether something could not be read, which is
+    refused when the scenario is resolved."""
+    values, unread = spec.model_dump(exclude={"derived"}), False
     for key, catalogue in {**NAMED, "model": MODELS}.items():
         section, _, name = key.rpartition(".")
         place = values[section] if section else values
         if isinstance(place.get(name), str) or (isinstance(place.get(name), dict) and place[name].get("base")):
-            with suppress(*unread):
+            try:
                 place[name] = catalogue.written(_bare(place[name]), origin=origin.part(key_of(key)))
+            except TrainsimError:
+                unread = True
     schedule = spec.pipeline.schedule
     if schedule and is_file(schedule):
-        with suppress(*unread):
+        try:
             values["pipeline"]["schedule"] = order_in(schedule_path(schedule, origin.folder)).texts
-    return values
+        except TrainsimError:
+            unread = True
+    return values, unread
 
 
 def _bare(value: Any) -> Any:

@@ -12,7 +12,7 @@ from trainsim.contracts.job import Job
 from trainsim.errors import TrainsimError
 from trainsim.garbage import no_search_for_cycles
 from trainsim.result.result import Result
-from trainsim.scenario.named import content
+from trainsim.scenario.named import content, contents
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.code import code_digest
 from trainsim.study.trial import Failure, Trial, run
@@ -46,6 +46,7 @@ class Prepared:
     job_change: Callable[[Job], Job] | None
     name: str  # two files may say the same under two names
     folder: Any  # and mean other files beside them
+    meaning: str | None = field(default=None, compare=False)  # the content without names, for those who store
 
     @property
     def group(self) -> str:
@@ -59,12 +60,12 @@ class Prepared:
         return Task(self.scenario, self.content, self.job_change)
 
 
-def prepared(trial: Trial) -> Prepared | Failure:
-    """*trial* ready to run, or why it cannot be."""
+def prepared(trial: Trial, *, stored: bool = False) -> Prepared | Failure:
+    """*trial* ready to run, or to be looked up where it is *stored*; or why it cannot be."""
     try:
         scenario = trial.scenario()
-        says = content(scenario.spec, scenario.origin)
-        return Prepared(scenario, says, trial.job_change, scenario.name, scenario.origin.folder)
+        read = contents(scenario.spec, scenario.origin) if stored else (content(scenario.spec, scenario.origin), None)
+        return Prepared(scenario, read[0], trial.job_change, scenario.name, scenario.origin.folder, read[1])
     except Exception as error:
         return failed(error)
 

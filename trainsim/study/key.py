@@ -6,8 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from trainsim.documents.document import canonical
-from trainsim.errors import TrainsimError
-from trainsim.scenario.named import meaning
 from trainsim.study.attempt import Prepared
 from trainsim.study.kept import name_of
 
@@ -19,14 +17,9 @@ def key_of(prepared: Prepared, *, kept: str, code: str) -> bytes | None:
     cannot be read.
     """
     change = name_of(prepared.job_change) if prepared.job_change else ""
-    if change is None:
+    if change is None or prepared.meaning is None:
         return None
-    scenario = prepared.scenario
-    try:
-        says = meaning(scenario.spec, scenario.origin)
-    except TrainsimError:
-        return None
-    return sha256("\0".join((code, kept, change, says)).encode()).digest()
+    return sha256("\0".join((code, kept, change, prepared.meaning)).encode()).digest()
 
 
 def place_of(prepared: Prepared) -> str:

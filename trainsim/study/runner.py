@@ -68,7 +68,7 @@ class Runner(Generic[T]):
 
     def run_under(self, advance: Callable[[], None], trials: Sequence[Trial]) -> list[Outcome[T]]:
         """The same under a bar that shows other work too: *advance* is called once for each of *trials*."""
-        tasks = [prepared(trial) for trial in trials]
+        tasks = [prepared(trial, stored=self._saved is not None) for trial in trials]
         todo = [t for t in dict.fromkeys(tasks) if isinstance(t, Prepared) and t not in self._answers]
         if self._saved:
             there = self._saved.found(todo)
