@@ -115,6 +115,20 @@ def test_an_error_ends_the_spinner(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threading.active_count() == before
 
 
+def test_what_was_known_says_nothing_of_how_fast_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: clock[0])
+    pace = progress.Pace(1000)
+    clock[0] = 5.0  # looked up
+    for _ in range(400):
+        pace.advance(known=True)
+    assert pace.words() == ""
+    for _ in range(100):
+        clock[0] += 0.1
+        pace.advance()
+    assert pace.words() == "10.0/s, 50 s left"
+
+
 def test_words_of_rate_and_rest_agree() -> None:
     assert rate(30, 10.0) == "3.0/s"
     assert remaining(30, 60, 10.0) == "10 s left"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 A_MOMENT = 2.0
 """Seconds after which somebody wants to know that work goes on."""
@@ -17,8 +17,14 @@ REFRESH = 0.2
 """Seconds between two pictures of a bar in a notebook."""
 
 
+class Advance(Protocol):
+    """Moves a bar on by one; ``known``: it took no time, and says nothing of how fast it goes."""
+
+    def __call__(self, *, known: bool = False) -> None: ...
+
+
 @contextmanager
-def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Callable[[], None]]:
+def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Advance]:
     """Shows a bar while the body runs (None: where somebody looks at it); gives the function that advances it.
 
     A terminal shows it on standard error, a notebook in the cell, once it takes more than a moment.
@@ -29,23 +35,48 @@ def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Callable
         cell.clear()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     console = Console(stderr=True)
     shown = console.is_terminal if wanted is None else wanted
     columns = (
-        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"),
     )  # fmt: skip
-    began, done = perf_counter(), 0
+    pace = Pace(total)
     with Progress(*columns, console=console, disable=not shown, refresh_per_second=4) as progress:
-        task = progress.add_task(title, total=total, rate="")
+        task = progress.add_task(title, total=total, pace="")
 
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            progress.update(task, advance=1, rate=rate(done, perf_counter() - began))
+        def advance(*, known: bool = False) -> None:
+            pace.advance(known)
+            progress.update(task, advance=1, pace=pace.words())
 
         yield advance
+
+
+class Pace:
+    """How fast it goes with *total* pieces of work, of which some may be known already."""
+
+    def __init__(self, total: int):
+        self.left, self.worked, self.began = total, 0, perf_counter()
+
+    def advance(self, known: bool = False) -> None:
+        """One less is left. The clock starts with the last piece that was known."""
+        self.left -= 1
+        if not known:
+            self.worked += 1
+        elif not self.worked:
+            self.began = perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of work."""
+        return perf_counter() - self.began
+
+    def words(self) -> str:
+        """The rate, and how long it still takes."""
+        elapsed = self.elapsed
+        rest = remaining(self.worked, self.worked + self.left, elapsed)
+        return ", ".join(filter(None, (rate(self.worked, elapsed), rest)))
 
 
 @contextmanager
@@ -112,25 +143,25 @@ class _NotebookBar:
     """A bar in the output of a cell, by nothing but IPython's display."""
 
     def __init__(self, title: str, total: int):
-        self.title, self.total, self.done = title, total, 0
+        self.title, self.total, self.done, self.pace = title, total, 0, Pace(total)
         self.began = self.drawn = perf_counter()
         self.handle: Any = None
 
-    def advance(self) -> None:
+    def advance(self, *, known: bool = False) -> None:
         self.done += 1
+        self.pace.advance(known)
         now = perf_counter()
         if now - self.began > A_MOMENT and now - self.drawn > REFRESH:
             self.drawn = now
-            self._show(*self._pictures(now - self.began))
+            self._show(*self._pictures())
 
     def clear(self) -> None:
         if self.handle:
             self._show("", "")
 
-    def _pictures(self, elapsed: float) -> tuple[str, str]:
+    def _pictures(self) -> tuple[str, str]:
         """The bar as text and as HTML."""
-        words = [f"{self.title} {self.done}/{self.total}", rate(self.done, elapsed)]
-        text = ", ".join(filter(None, [*words, remaining(self.done, self.total, elapsed)]))
+        text = ", ".join(filter(None, [f"{self.title} {self.done}/{self.total}", self.pace.words()]))
         return text, f"<progress value='{self.done}' max='{self.total}'></progress> {text}"
 
     def _show(self, text: str, html: str) -> None:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 from trainsim.errors import ScenarioError
-from trainsim.report.progress import bar
+from trainsim.report.progress import Advance, bar
 from trainsim.result.result import Result
 from trainsim.study.attempt import Prepared, attempt, prepared
 from trainsim.study.backends import backend_of
@@ -66,7 +66,7 @@ class Runner(Generic[T]):
         with bar(title, len(trials), self.progress) as advance:
             return self.run_under(advance, trials)
 
-    def run_under(self, advance: Callable[[], None], trials: Sequence[Trial]) -> list[Outcome[T]]:
+    def run_under(self, advance: Advance, trials: Sequence[Trial]) -> list[Outcome[T]]:
         """The same under a bar that shows other work too: *advance* is called once for each of *trials*."""
         tasks = [prepared(trial, stored=self._saved is not None) for trial in trials]
         todo = [t for t in dict.fromkeys(tasks) if isinstance(t, Prepared) and t not in self._answers]
@@ -76,12 +76,12 @@ class Runner(Generic[T]):
             self.found += len(there)
             todo = [task for task in todo if task not in there]
         for _ in range(len(tasks) - len(todo)):
-            advance()
+            advance(known=True)
         self._run_and_save(todo, advance)
         answers = [t if isinstance(t, Failure) else self._answers.get(t, NOT_RUN) for t in tasks]
         return [_outcome(trial, answer) for trial, answer in zip(trials, answers, strict=True)]
 
-    def _run_and_save(self, todo: Sequence[Prepared], advance: Callable[[], None]) -> None:
+    def _run_and_save(self, todo: Sequence[Prepared], advance: Advance) -> None:
         """Run *todo*; what is finished is remembered and stored, whatever ends it."""
         try:
             for task, answer in self._run(todo):
