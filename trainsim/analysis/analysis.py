@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from trainsim.analysis.breakdown import Ledger, StageWait, breakdown, ledger, waiting
-from trainsim.analysis.bubble import Bubble, bubble, period, step_ends
+from trainsim.analysis.bubble import Bubble, bubble, fraction, period, step_ends
 from trainsim.analysis.communication import Traffic, communication
 from trainsim.analysis.critical import CriticalPath, critical_path
 from trainsim.analysis.expectation import Expectation, Facts, contention, difference, expectation, slow_things
@@ -150,6 +150,11 @@ class Analysis:
     @cached_property
     def bubble(self) -> Bubble:
         return bubble(self.lanes, self.hops.mesh.groups("pp"))
+
+    @cached_property
+    def bubble_fraction(self) -> float:
+        """``bubble.fraction``, without the rest of the bubble."""
+        return fraction(self.lanes, self.hops.mesh.groups("pp"))
 
     @cached_property
     def breakdown(self) -> dict[str, float]:

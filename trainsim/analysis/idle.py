@@ -62,14 +62,19 @@ def gaps(lane: Lane) -> tuple[Floats, Floats]:
 def occupancy(lanes: Lanes, lane: Lane, within: Bools) -> Occupancy:
     """What the passes of a compute chain take of the rows *within*."""
     own = np.flatnonzero(lane.busy & within)
-    rows = np.flatnonzero(within & ~np.isin(lane.task, lanes.updates[lane.owner]) & ~lane.generates)
+    rows = np.flatnonzero(within & ~lanes.updating(lane) & ~lane.generates)
     rows = rows[rows <= (own[-1] if len(own) else -1)]
     length = lane.end[rows] - lane.posted[rows]
     waited = np.where(lane.busy[rows], lane.seconds[rows, COLUMN["pp"]], length)
     cause = lanes.gap_cause(lane)[rows]
     beside = cause >= 0
     collectives = [other.number for other in lanes.others[lane.owner] if not other.seconds[:, WORK].any()]
-    beside[beside] = np.isin(lanes.chain_of[cause[beside]], collectives)
+    if collectives:
+        chosen = np.zeros(len(lanes.all), bool)
+        chosen[collectives] = True
+        beside[beside] = chosen[lanes.chain_of[cause[beside]]]
+    else:
+        beside[:] = False
     since, gap = (of[rows] for of in gaps(lane))
     ahead = np.flatnonzero(lane.generates & within)
     begin = float(lane.end[ahead[-1]]) if len(ahead) else 0.0

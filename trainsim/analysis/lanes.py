@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lane:
     """The rows of one chain of one class. ``seconds`` (rows x KINDS) is time in spans, ``held`` time waited
     for late peers inside the row; ``first`` and ``last`` are the kinds of its first and last span; ``task`` is the
@@ -99,16 +99,32 @@ class Lanes:
     def updates(self) -> tuple[Ints, ...]:
         """Of each class the numbers of the tasks in its compute chain that end a step."""
         ends = np.array([facts.work == UPDATE for facts in self.trace.facts], bool)
-        return tuple(np.flatnonzero(ends[self.trace.tasks[lane.number].facts]) for lane in self.compute)
+        chains = (self.trace.number[c, COMPUTE] for c in range(self.trace.classes))
+        return tuple(np.flatnonzero(ends[self.trace.tasks[k].facts]) for k in chains)
 
     @cached_property
     def all(self) -> tuple[Lane, ...]:
-        return tuple(self._lane(k) for k in range(len(self.trace.chains)))
+        every, (seconds, held), flags = self.trace.every_row, self._seconds, self._flags
+        columns: list[Any] = [every.posted, every.start, every.end, self.row_first, self.row_last, every.run]
+        columns += [seconds, held, every.task, every.cause, *flags, every.literal]
+        ends = self.offset.tolist()
+        lanes = []
+        for k, (owner, name) in enumerate(self.trace.chains):
+            own: list[Any] = [column[ends[k] : ends[k + 1]] for column in columns]
+            own.append(self.trace.messages.get(name))
+            lanes.append(Lane(k, owner, name, *own))
+        return tuple(lanes)
 
     @cached_property
     def compute(self) -> tuple[Lane, ...]:
         """The chain that does the work, of each class."""
         return tuple(self.all[self.trace.number[c, COMPUTE]] for c in range(self.trace.classes))
+
+    def updating(self, lane: Lane) -> Bools:
+        """Which rows of the compute chain of a class belong to the updates that end its steps."""
+        ends = np.zeros(len(self.trace.tasks[lane.number].facts) + 1, bool)  # rows behind the last task belong to none
+        ends[self.updates[lane.owner]] = True
+        return ends[lane.task]
 
     @cached_property
     def others(self) -> tuple[tuple[Lane, ...], ...]:
@@ -159,18 +175,23 @@ class Lanes:
         """The class of each chain."""
         return np.array([lane.owner for lane in self.all], np.int64)
 
-    @cached_property
+    @property
     def row_start(self) -> Floats:
-        return np.concatenate([lane.start for lane in self.all])
+        return self.trace.every_row.start
+
+    @property
+    def row_end(self) -> Floats:
+        return self.trace.every_row.end
 
     @cached_property
-    def row_end(self) -> Floats:
-        return np.concatenate([lane.end for lane in self.all])
+    def row_first(self) -> Ints:
+        """The kind of the first span of each row."""
+        return self.run_sums.first[self.trace.every_row.run]
 
     @cached_property
     def row_last(self) -> Ints:
         """The kind of the last span of each row."""
-        return np.concatenate([lane.last for lane in self.all])
+        return self.run_sums.last[self.trace.every_row.run]
 
     @cached_property
     def run_sums(self) -> RunSums:
@@ -187,28 +208,36 @@ class Lanes:
             held=_table(owner, kind, wait, runs),
         )
 
-    def _lane(self, k: int) -> Lane:
-        rows, sums, (owner, name) = self.trace.rows(k), self.run_sums, self.trace.chains[k]
+    @cached_property
+    def _seconds(self) -> tuple[Floats, Floats]:
+        """Of each row the seconds in spans and those waited for late peers inside."""
+        rows, sums = self.trace.every_row, self.run_sums
         seconds, held = sums.seconds[rows.run], sums.held[rows.run]
         own = np.flatnonzero(rows.literal | (rows.scale != 1.0))  # rows whose spans are not those of their run
         if len(own):
-            spans = self.trace.spans_of(k, own)
+            spans = self.trace.every_span(own)
             kind = self.label_kind[spans.label]
             # The first span of a row waits as the row says; only waits inside are held.
             wait = np.where(np.diff(spans.row, prepend=-1) == 0, spans.start - spans.posted, 0.0)
             row = np.searchsorted(own, spans.row)  # the place among *own* of the row that each span is in
             seconds[own] = _table(row, kind, spans.end - spans.start, len(own))
             held[own] = _table(row, kind, wait, len(own))
+        return seconds, held
+
+    @cached_property
+    def _flags(self) -> tuple[Bools, Bools, Bools]:
+        """Whether each row is of a pass, of a pass or an early update, of a rollout."""
         works = [fact.work for fact in self.trace.facts] + [""]  # rows behind the last task belong to none
-        fact = np.append(self.trace.tasks[k].facts, -1)[np.minimum(rows.task, len(self.trace.tasks[k].facts))]
-        return Lane(
-            number=k, owner=owner, name=name, run=rows.run, posted=rows.posted, start=rows.start, end=rows.end,
-            first=sums.first[rows.run], last=sums.last[rows.run], seconds=seconds, held=held, task=rows.task,
-            cause=rows.cause, in_pass=np.array([work in PASSES for work in works])[fact],
-            busy=np.array([work in BUSY for work in works])[fact],
-            generates=np.array([work in ROLLOUT for work in works])[fact], literal=rows.literal,
-            messages=self.trace.messages.get(name),
-        )  # fmt: skip
+        last = np.full(1, -1, np.int64)
+        facts = np.concatenate([part for tasks in self.trace.tasks for part in (tasks.facts, last)])
+        size = np.array([len(tasks.facts) for tasks in self.trace.tasks], np.int64)
+        rows = np.diff(self.offset)
+        first = np.cumsum(size + 1) - (size + 1)
+        fact = facts[np.repeat(first, rows) + np.minimum(self.trace.every_row.task, np.repeat(size, rows))]
+        in_pass, busy, generates = (
+            np.array([work in some for work in works])[fact] for some in (PASSES, BUSY, ROLLOUT)
+        )
+        return in_pass, busy, generates
 
     @cached_property
     def label_kind(self) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -172,9 +173,10 @@ def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = N
     """The level of every class over the step; of each stage the fullest class is kept. *beside* are memory of hosts and
     drives."""
     fullest: dict[int, tuple[float, int, _MemoryChanges]] = {}
+    changes_of = _changes(lanes.trace)
     for c in np.argsort(lanes.trace.representative).tolist():  # of equally full ranks the first, folded or not
         stage, static = int(lanes.stage[c]), lanes.trace.memory[c]
-        changes = _changes(lanes, c)
+        changes = changes_of[c]
         peak = static.total + changes.most
         if stage not in fullest or peak > fullest[stage][0]:
             fullest[stage] = peak, c, changes
@@ -198,45 +200,57 @@ class _MemoryChanges:
         return float(np.cumsum(self.nbytes).max(initial=0.0))
 
 
-def _changes(lanes: Lanes, rank_class: int) -> _MemoryChanges:
-    chains = [_chain(lanes.trace, k) for k, (owner, _) in enumerate(lanes.trace.chains) if owner == rank_class]
-    times, category, nbytes = (np.concatenate([columns[i] for columns in chains]) for i in range(3))
-    order = np.lexsort((nbytes > 0, times))  # which leaves what is alike in its order
-    return _MemoryChanges(times[order], category[order].astype(np.int64), nbytes[order])
+def _changes(trace: Trace) -> list[_MemoryChanges]:
+    """What every class takes and gives back on its chains."""
+    chain, times, category, nbytes = _holdings(trace)
+    owner = np.array([owner for owner, _ in trace.chains], np.int64)[chain]
+    order = np.lexsort((nbytes > 0, times, owner))  # which leaves what is alike in its order
+    times, numbers, nbytes = times[order], category[order].astype(np.int64), nbytes[order]
+    ends = np.searchsorted(owner[order], np.arange(trace.classes + 1)).tolist()
+    return [_MemoryChanges(times[a:b], numbers[a:b], nbytes[a:b]) for a, b in pairwise(ends)]
 
 
-def _chain(trace: Trace, number: int) -> tuple[Floats, Floats, Floats]:
-    """(Times, numbers of categories, bytes) of what one chain takes and gives back.
+def _holdings(trace: Trace) -> tuple[Ints, Floats, Floats, Floats]:
+    """(Chains, times, numbers of categories, bytes) of what all chains take and give back.
 
     What is taken is there once the next instruction of its task is posted, or when the one before has ended if another
     chain is told of it then; what is given back is gone when the one before has ended, or after a wait when the next
     one of the chain is posted.
     """
-    tasks = trace.tasks[number].facts
+    tasks = np.concatenate([of_chain.facts for of_chain in trace.tasks])
+    chain = np.repeat(np.arange(len(trace.tasks)), [len(of_chain.facts) for of_chain in trace.tasks])
     holdings = [fact.holdings for fact in trace.facts]
     each = np.array([len(some) for some in holdings], np.int64)[tasks]
     if not each.any():
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    columns = np.array([(h[0], CATEGORIES.index(h.category), *h[2:]) for some in holdings for h in some])
+        return np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0)
+    number = {category: k for k, category in enumerate(CATEGORIES)}
+    columns = np.array([(h[0], number[h.category], *h[2:]) for some in holdings for h in some])
     # All holdings of all facts stand in one table; a task has a slice of it, from ``first`` on, and the slices of all
     # tasks are laid end to end.
     first = np.cumsum([0, *map(len, holdings)])[tasks]
     which = np.repeat(first, each) + np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
     span, category, nbytes, waited, told = columns[which].T
     spans = np.array([fact.spans for fact in trace.facts], np.int64)[tasks]
+    of_chain = np.bincount(chain, spans, len(trace.tasks)).astype(np.int64)
     # The span of the whole chain before which a holding stands: those of earlier tasks, and its place in its own.
-    next_span = np.repeat(np.cumsum(spans) - spans, each) + span.astype(np.int64)
+    before = np.cumsum(spans) - spans - (np.cumsum(of_chain) - of_chain)[chain]
+    next_span, chain = np.repeat(before, each) + span.astype(np.int64), np.repeat(chain, each)
     later = (nbytes > 0) & ((told == 0) | (span == 0)) & (span < np.repeat(spans, each))
-    ahead = later | (waited > 0) & (next_span < spans.sum())
-    posted, ended = trace.span_times(number, np.where(ahead, next_span, np.maximum(next_span - 1, 0)))
-    times = np.where(ahead, posted, np.where(next_span > 0, ended, 0.0))
-    return times, category, nbytes
+    ahead = later | (waited > 0) & (next_span < of_chain[chain])
+    posted, ended = trace.span_times(chain, np.where(ahead, next_span, np.maximum(next_span - 1, 0)))
+    return chain, np.where(ahead, posted, np.where(next_span > 0, ended, 0.0)), category, nbytes
 
 
 def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemory:
     """Levels of all categories of one class; of one that never changes a single number is kept."""
     static = lanes.trace.memory[rank_class]
-    held = [_level(changes, k, getattr(static, name, 0.0) * (name != "slack")) for k, name in enumerate(CATEGORIES)]
+    changing = np.bincount(changes.category, minlength=len(CATEGORIES)).astype(bool).tolist()
+    first = [getattr(static, name, 0.0) * (name != "slack") for name in CATEGORIES]
+    size = len(changes.times) + 2
+    held = [
+        _level(changes, k, bytes_) if changing[k] else np.broadcast_to(np.float64(bytes_), size)
+        for k, bytes_ in enumerate(first)
+    ]
     slack, framework, cache = (CATEGORIES.index(name) for name in ("slack", "framework", "kv_cache"))
     given_out = _sum(held) - held[framework] - held[cache]
     held[slack] = static.slack * np.maximum.accumulate(given_out)
@@ -258,8 +272,6 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
 def _level(changes: _MemoryChanges, category: int, first: float) -> Floats:
     """The bytes of a category at the start, after each of *changes* and at the end; it begins with *first*."""
     own, size = changes.category == category, len(changes.times) + 2
-    if not own.any():
-        return np.broadcast_to(np.float64(first), size)
     steps = np.zeros(size)
     steps[0], steps[1:-1][own] = first, changes.nbytes[own]
     return np.cumsum(steps)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainsim.contracts.decoding import Marks, Rows, RunSpans, decoded, marks, scaled
 from trainsim.contracts.exact import TICK
 from trainsim.contracts.groups import Messages
 from trainsim.contracts.instructions import Memory
@@ -28,42 +29,6 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _flatten = chains_of.from_iterable
-
-
-class Rows(NamedTuple):
-    """The rows of a chain as columns. ``run`` indexes ``Trace.runs``, ``task`` the tasks of the chain; ``cause`` is the
-    row whose end let this one start, counted through all chains, or -1 where that was the row before. ``literal``: its
-    spans have ends of their own, for they shared a resource."""
-
-    run: Ints
-    microbatch: Ints
-    posted: Floats
-    start: Floats
-    end: Floats
-    scale: Floats
-    task: Ints
-    cause: Ints
-    literal: Bools
-
-
-class RunSpans(NamedTuple):
-    """All runs behind each other: sizes and first spans by run, the rest by span; ``alone`` is seconds."""
-
-    size: Ints
-    first: Ints
-    label: Ints
-    posted: Floats
-    start: Floats
-    end: Floats
-    alone: Floats
-
-
-class FlatPassages(NamedTuple):
-    """All passages behind each other, as one: ``rows``; sizes and first rows by passage."""
-
-    size: Ints
-    first: Ints
-    rows: Passage
 
 
 class Spans(NamedTuple):
@@ -164,10 +129,20 @@ class Trace:
             alone=alone,
         )
 
+    @cached_property
+    def every_row(self) -> Rows:
+        """The rows of all chains, one behind the other."""
+        spans, marked = self.run_spans, self._marks
+        return decoded(self.records, self.passages, offset=self.offset, spans=spans, marked=marked, tick=self.tick)
+
+    @cached_property
+    def _marks(self) -> Marks:
+        return marks(self.records, self.offset)
+
     def rows(self, number: int) -> Rows:
         """The rows of chain *number*."""
         if number not in self._rows:
-            self._rows[number] = self._decoded(number)
+            self._rows[number] = self.every_row.part(*self.offset[number : number + 2].tolist())
         return self._rows[number]
 
     def spans(self, rank: int, chain: str) -> Spans:
@@ -176,21 +151,30 @@ class Trace:
 
     def spans_of(self, number: int, which: Ints | None = None) -> Spans:
         """The spans of chain *number*: all, or those of the rows *which*."""
-        rows, flat = self.rows(number), self.run_spans
-        row = np.arange(len(rows.run)) if which is None else which
-        size = flat.size[rows.run[row]]
+        begin, end = self.offset[number : number + 2].tolist()
+        spans = self.every_span(np.arange(begin, end) if which is None else which + begin)
+        return spans._replace(row=spans.row - begin)
+
+    def every_span(self, row: Ints) -> Spans:
+        """The spans of some rows, counted through all chains, as those of the result are."""
+        rows, flat = self.every_row, self.run_spans
+        run = rows.run[row]
+        size = flat.size[run]
         # 0, 1, ... within each row: a running number less the number at which its row begins.
         inside = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+        label = flat.label[np.repeat(flat.first[run], size) + inside]
         row = np.repeat(row, size)
-        return Spans(flat.label[flat.first[rows.run[row]] + inside], rows.microbatch[row],
-                     *self._times(number, row, inside), row)  # fmt: skip
+        return Spans(label, rows.microbatch[row], *self._times(row, inside), row)
 
-    def span_times(self, number: int, spans: Ints) -> tuple[Floats, Floats]:
-        """When some *spans* of chain *number*, counted from its first one, were posted and when they ended."""
+    def span_times(self, number: Ints, spans: Ints) -> tuple[Floats, Floats]:
+        """When some *spans* of chains, each counted from the first one of the chain *number* that it is in, were posted
+        and when they ended."""
         # Span n is in the first row whose spans, and those of all rows before it, are more than n.
-        ends = np.cumsum(self.run_spans.size[self.rows(number).run])
+        size = self.run_spans.size[self.every_row.run]
+        ends = np.cumsum(size)
+        spans = spans + np.append(0, ends)[self.offset[number]]
         row = np.searchsorted(ends, spans, side="right")
-        posted, _, end = self._times(number, row, spans - (ends - self.run_spans.size[self.rows(number).run])[row])
+        posted, _, end = self._times(row, spans - (ends - size)[row])
         return posted, end
 
     def task_times(self, number: int) -> tuple[Floats, Floats]:
@@ -204,7 +188,7 @@ class Trace:
     @cached_property
     def duration(self) -> float:
         """When the last span of all ended, in seconds."""
-        return max((float(self.rows(k).end.max(initial=0.0)) for k in range(len(self.records))), default=0.0)
+        return float(self.every_row.end.max(initial=0.0))
 
     @property
     def row_count(self) -> int:
@@ -214,7 +198,7 @@ class Trace:
     @cached_property
     def operations(self) -> int:
         """Spans of the representatives: what the engine carried out."""
-        return sum(int(self.run_spans.size[self.rows(k).run].sum()) for k in range(len(self.records)))
+        return int(self.run_spans.size[self.every_row.run].sum())
 
     @cached_property
     def _names(self) -> tuple[tuple[str, ...], ...]:
@@ -236,76 +220,17 @@ class Trace:
         """The rows of chains that were asked for."""
         return {}
 
-    def _decoded(self, number: int) -> Rows:
-        record, flat = self.records[number], self.run_spans
-        run, microbatch, posted, start, cause = self._table(number)
-        scale = np.array(record.scales) if len(record.scales) else np.ones(len(run))
-        end = start + self._scaled(flat.end[flat.first[run] + flat.size[run] - 1], scale)
-        literal = np.zeros(len(run), bool)
-        if record.marked:
-            marked, size = self._marked(number)
-            literal[marked] = True
-            end[marked] = np.frombuffer(record.marks)[np.cumsum(size) - 1]
-        if record.causes:
-            row, chain, there = np.frombuffer(record.causes, np.int64).reshape(-1, 3).T
-            cause[row] = self.offset[chain] + there
-        # ``tasks[k]`` rows were there when task k ended: row n belongs to the first task that saw more than n.
-        task = np.searchsorted(np.array(record.tasks, np.int64), np.arange(len(run)), side="right")
-        return Rows(run, microbatch, posted, start, end, scale, task, cause, literal)
-
-    def _table(self, number: int) -> tuple[Ints, Ints, Floats, Floats, Ints]:
-        """(Run, microbatch, posted, start, cause) of all rows of chain *number*, those of its passages written out."""
-        record = self.records[number]
-        table = np.frombuffer(record.table).reshape(-1, 4).T if len(record.table) else np.zeros((4, 0))
-        run, microbatch, posted, start = table[0].astype(np.int64), table[1].astype(np.int64), table[2], table[3]
-        if not record.hidden and not (run < 0).any():
-            return run, microbatch, posted, start, np.full(len(run), -1, np.int64)
-        every, passage = self._passages, np.where(run < 0, -1 - run, 0)
-        size = np.where(run < 0, every.size[passage], 1)
-        entry = np.repeat(np.arange(len(run)), size)
-        inside = np.arange(len(entry)) - np.repeat(np.cumsum(size) - size, size)
-        run, microbatch, posted, start = run[entry], microbatch[entry], posted[entry], start[entry]
-        cause = np.full(len(entry), -1, np.int64)
-        where = np.flatnonzero(run < 0)
-        at, begin, base = every.first[-1 - run[where]] + inside[where], posted[where], start[where].astype(np.int64)
-        run[where], microbatch[where] = every.rows.run[at], microbatch[where] + every.rows.microbatch[at]
-        posted[where], start[where] = begin + every.rows.posted[at], begin + every.rows.start[at]
-        known = every.rows.source[at] >= 0
-        bases, of = np.array(record.bases, np.int64), base[known] + 2 * every.rows.source[at[known]]
-        cause[where[known]] = self.offset[bases[of]] + bases[of + 1] + every.rows.cause[at[known]]
-        return run, microbatch, posted, start, cause
-
-    @cached_property
-    def _passages(self) -> FlatPassages:
-        """All passages behind each other."""
-        size = np.array([passage.size for passage in self.passages], np.int64)
-        rows = Passage(*(np.concatenate(column) for column in zip(*self.passages, strict=True)))
-        return FlatPassages(size, np.cumsum(size) - size, rows)
-
-    def _marked(self, number: int) -> tuple[Ints, Ints]:
-        """The literal rows of chain *number*, and how many marks each has."""
-        row, size = np.frombuffer(self.records[number].marked, np.int64).reshape(-1, 2).T
-        return row, size
-
-    def _times(self, number: int, row: Ints, inside: Ints) -> tuple[Floats, Floats, Floats]:
-        """(Posted, start, end) of spans, each given by its row and its place in there. All decoding ends up here."""
-        rows, flat, marks = self.rows(number), self.run_spans, self.records[number].marks
+    def _times(self, row: Ints, inside: Ints) -> tuple[Floats, Floats, Floats]:
+        """(Posted, start, end) of spans, each given by its row, counted through all chains, and its place in there. All
+        decoding ends up here."""
+        rows, flat, marked = self.every_row, self.run_spans, self._marks
         at, origin, scale = flat.first[rows.run[row]] + inside, rows.start[row], rows.scale[row]
-        posted, start, end = (origin + self._scaled(of[at], scale) for of in (flat.posted, flat.start, flat.end))
-        if marks:  # literal rows: their ends one row behind the other, and where each row begins there
-            marked, size = self._marked(number)
+        posted, start, end = (origin + scaled(of[at], scale, self.tick) for of in (flat.posted, flat.start, flat.end))
+        if len(marked.row):  # literal rows: their ends one row behind the other, and where each row begins there
             first = np.zeros(len(rows.run), np.int64)
-            first[marked] = np.cumsum(size) - size
-            true = np.frombuffer(marks)
-            literal = rows.literal[row]
-            end[literal] = true[(first[row] + inside)[literal]]
-            later = literal & (inside > 0)
-            start[later] = posted[later] = true[(first[row] + inside - 1)[later]]
+            first[marked.row] = marked.first
+            literal = np.flatnonzero(rows.literal[row])
+            end[literal] = marked.ends[(first[row] + inside)[literal]]
+            later = literal[inside[literal] > 0]
+            start[later] = posted[later] = marked.ends[(first[row] + inside - 1)[later]]
         return np.where(inside == 0, rows.posted[row], posted), start, end
-
-    def _scaled(self, offset: Floats, scale: Floats) -> Floats:
-        """Offsets in a run times the scale of its row, in whole ticks."""
-        if (scale == 1.0).all():
-            return offset
-        scaled: Floats = np.round(offset * scale / self.tick) * self.tick
-        return scaled

@@ -156,7 +156,7 @@ def measures(result: Result) -> Measures:
         tokens_per_s_per_gpu=tokens / ranks,
         mfu=result.mfu,
         hfu=result.hfu,
-        bubble_fraction=result.bubble.fraction,
+        bubble_fraction=result.bubble_fraction,
         peak_memory=use.peak,
         needed_memory=use.needed,
         capacity=use.capacity,
