@@ -126,7 +126,7 @@ class Explanation:
             return f"{self.slowest}: {option.title} would {ends}"
         if option.kind == RESOURCE:
             return f"{option.title} twice as fast would {ends}"
-        if option.kind == A_LITTLE:
+        if option.kind == A_LITTLE or (option.kind == STRAGGLER and (option.factor or 0.0) > 1.0):
             return f"{option.title} 10 % faster would {ends}"
         return f"{option.title} would {ends}"
 

@@ -76,8 +76,8 @@ def heat_map(axes: Sequence[str], points: Sequence[SweptPoint], summary: Summary
     for k, (grid, place) in enumerate(zip(grids, places, strict=True)):
         axis = figure.add_axes(place)
         _panel(axis, grid, columns, rows, look)
-        last = k + PER_ROW >= len(grids)
-        _names(axis, columns, rows, left=k % PER_ROW == 0, below=last)
+        last = k + sizes.many >= len(grids)
+        _names(axis, columns, rows, left=k % sizes.many == 0, below=last)
     _down(figure, rows.axis, places)
     _words(figure, shown, notes, others=axes[2 if third is None else 3 :])
     return figure
@@ -110,8 +110,9 @@ def _look(shown: Quantity, cells: Sequence[Cell]) -> Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Inches: the figure's ``width``, its ``left`` margin, and a panel."""
+    """Panels in a row; in inches the figure's ``width``, its ``left`` margin, and a panel."""
 
+    many: int
     width: float
     left: float
     across: float
@@ -121,20 +122,20 @@ class Sizes:
 def _sizes(panels: int, columns: Ticks, rows: Ticks) -> Sizes:
     across = max(CELL, 0.085 * max(map(len, columns.titles))) * len(columns)
     left = LEFT + 0.07 * max(map(len, rows.titles))
-    many = min(panels, PER_ROW)
+    many = 2 if panels == 4 else min(panels, PER_ROW)
     width = max(left + many * across + (many - 1) * BETWEEN + RIGHT, NARROWEST)
-    return Sizes(width=width, left=left, across=across, tall=ROW * len(rows))
+    return Sizes(many=many, width=width, left=left, across=across, tall=ROW * len(rows))
 
 
 def _layout(panels: int, sizes: Sizes, notes: int, *, titled: bool) -> tuple[Figure, list[Place]]:
     """The figure, and the place of each panel in it."""
-    down, title = -(-panels // PER_ROW), TITLE if titled else 0.08
+    down, title = -(-panels // sizes.many), TITLE if titled else 0.08
     width, height = sizes.width, HEAD + down * (title + sizes.tall) + FOOT + LINE * notes
     figure = new_figure(figsize=(width, height), dpi=DPI, facecolor="white")
     places = []
     for k in range(panels):
-        x = sizes.left + (k % PER_ROW) * (sizes.across + BETWEEN)
-        y = height - HEAD - (k // PER_ROW + 1) * (title + sizes.tall)
+        x = sizes.left + (k % sizes.many) * (sizes.across + BETWEEN)
+        y = height - HEAD - (k // sizes.many + 1) * (title + sizes.tall)
         places.append((x / width, y / height, sizes.across / width, sizes.tall / height))
     return figure, places
 
@@ -163,7 +164,8 @@ def _draw(axis: Axes, x: int, y: int, one: Cell, look: Look) -> None:
     text = look.shown.text(one.value)
     axis.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, **box))
     if not one.fits:
-        axis.add_patch(Rectangle((x, y), 1, 1, facecolor="none", edgecolor="white", hatch="////", linewidth=0))
+        lines = "white" if look.share(one.value) > 0.35 else "#a8a890"
+        axis.add_patch(Rectangle((x, y), 1, 1, facecolor="none", edgecolor=lines, hatch="////", linewidth=0))
         wide = 0.2 + 0.1 * len(text)
         axis.add_patch(Rectangle((x + 0.5 - wide / 2, y + 0.24), wide, 0.52, facecolor=colour, linewidth=0))
     best = one.value == look.framed and one.fits
