@@ -17,7 +17,7 @@ from trainsim.frameworks.fused import Fused
 from trainsim.frameworks.kept import Saved, StateLayout
 from trainsim.units import parse_bytes, parse_count, parse_time
 
-Attention = Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "cudnn", "cudnn-fp8"]
+Attention = Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "triton", "cudnn", "cudnn-fp8"]
 Variant = Literal["tuned", "torch", "compiled", "liger", "vllm"]
 Part = Annotated[float, Bounds(0.0, 1.0)]
 Reached = Annotated[float, Bounds(1e-3, 1.0)]

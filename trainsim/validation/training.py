@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from trainsim.documents.catalogue import shipped
+from trainsim.frameworks import Attention
 from trainsim.validation.pipelines import pipeline_of
 from trainsim.validation.published import PublishedRun, UnreadableCell
 from trainsim.validation.software import called
@@ -186,8 +187,9 @@ def _attention(run: PublishedRun) -> dict[str, Any]:
     if re.search(r"FP8 attention", run.text("notes")):
         return {"attention": "cudnn-fp8"}
     told = run.text("flash_attention").lower().removesuffix(".0")
-    known = {"0": "eager", "no": "eager", "1": "flash1", "2": "flash2", "3": "flash3", "cudnn": "cudnn", "sdpa": "sdpa"}
-    return {"attention": known[told]} if told in known else {}
+    known = {"0": "eager", "no": "eager", "1": "flash1", "2": "flash2", "3": "flash3"}
+    named = known.get(told, told)
+    return {"attention": named} if named in get_args(Attention) else {}
 
 
 def _routing(run: PublishedRun) -> dict[str, Any]:
