@@ -37,6 +37,8 @@ MEASURED = [  # source, GPU, kernel, passes, causal, batch, heads, length, head 
     (f"{FA2}a100_fwd_bwd_benchmark.png", A100, "flash2", BOTH, False, 32, 32, 512, 64, 132),
     (f"{FA2}a100_fwd_bwd_benchmark.png", A100, "flash1", BOTH, False, 16, 16, 1024, 128, 72),
     (f"{FA2}a100_fwd_bwd_benchmark.png", A100, "xformers", BOTH, False, 2, 32, 8192, 64, 75),
+    (f"{FA2}a100_fwd_bwd_benchmark.png", A100, "triton", BOTH, False, 4, 16, 4096, 128, 93),
+    (f"{FA2}a100_fwd_bwd_benchmark.png", A100, "triton", BOTH, True, 4, 16, 4096, 128, 74),
     (f"{FA2}h100_fwd_bwd_benchmark.png", H100, "flash2", BOTH, True, 4, 16, 4096, 128, 294),
     (f"{FA2}h100_fwd_bwd_benchmark.png", H100, "flash2", BOTH, True, 32, 32, 512, 64, 141),
     (f"{FA2}h100_fwd_bwd_benchmark.png", H100, "flash1", BOTH, True, 4, 16, 4096, 128, 126),

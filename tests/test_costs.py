@@ -171,7 +171,7 @@ def test_no_gemm_beats_the_datasheet(m: int, n: int, k: int, role: str, gpu: str
 
 
 @pytest.mark.parametrize("gpu", gpu_names())
-@pytest.mark.parametrize("kernel", ["flash1", "flash2", "flash3", "cudnn", "xformers"])
+@pytest.mark.parametrize("kernel", ["flash1", "flash2", "flash3", "cudnn", "xformers", "triton"])
 def test_attention_laws(gpu: str, kernel: str) -> None:
     """Longer is slower, causal is cheaper, backward is dearer, and nothing beats the datasheet."""
 

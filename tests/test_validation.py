@@ -17,7 +17,7 @@ from trainsim.analysis.likely import likely, spread
 from trainsim.cli import main
 from trainsim.documents.catalogue import shipped
 from trainsim.errors import InvalidData, TrainsimError, UnknownName
-from trainsim.frameworks import framework_names
+from trainsim.frameworks import framework_names, load_framework
 from trainsim.validation import fitting, uncertainty
 from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import without
@@ -135,6 +135,8 @@ def test_a_network_that_nobody_tells_is_assumed_and_said() -> None:
         ({"zero_stage": "0"}, ("sharding", "strategy"), "ddp"),
         ({"zero_note": "HSDP group 8", "framework": "torchtitan"}, ("sharding", "shard_size"), 8),
         ({"zero_stage": "1", "zero_note": "optimizer sharded in groups of 8"}, ("sharding", "instances"), 2),
+        ({"zero_stage": "1", "zero_note": "sharded in groups of 8 (hybrid ZeRO-1)"}, ("sharding", "strategy"), "zero1"),
+        ({"zero_stage": "3", "zero_note": "HYBRID_SHARD group 8"}, ("sharding", "strategy"), "hsdp"),
         ({"optimizer_offload": "Adam / cpu"}, ("sharding", "offload"), {"optimizer": "cpu"}),
         ({"recompute": ""}, ("training", "recompute"), "none"),
         ({"optimizer_offload": "AdamW / none (no offload)", "zero_stage": "1"}, ("sharding", "strategy"), "zero1"),
@@ -144,6 +146,8 @@ def test_a_network_that_nobody_tells_is_assumed_and_said() -> None:
         ({"pp": "4", "dp": "4", "schedule": "ZB-2p"}, ("pipeline", "schedule"), "zb-h2"),
         ({"pp": "4", "dp": "4", "schedule": "V-Half"}, ("pipeline", "chunks"), 2),
         ({"flash_attention": "0"}, ("training", "attention"), "eager"),
+        ({"flash_attention": "1.0"}, ("training", "attention"), "flash1"),
+        ({"flash_attention": "triton"}, ("training", "attention"), "triton"),
         ({"notes": "FP8 attention"}, ("training", "attention"), "cudnn-fp8"),
         ({"pp": "4", "dp": "4", "vpp": "2", "schedule": "interleaved 1F1B"}, ("pipeline", "chunks"), 2),
         ({"pp": "5", "dp": "3", "num_gpus": "15", "gpus_per_node": "5", "global_batch": "15"},
@@ -438,7 +442,8 @@ def test_every_source_has_software_that_stands_in() -> None:
             assert instead != told, row.id
     for instead in shipped("validation", "left_out").data["software"].values():
         for profile, other in instead.items():
-            assert {profile, other} <= set(framework_names())
+            assert profile in framework_names()
+            assert load_framework(other)
 
 
 def test_left_out_forgets_software_and_nothing_of_other_sources() -> None:
@@ -446,3 +451,13 @@ def test_left_out_forgets_software_and_nothing_of_other_sources() -> None:
     data = scenario_of(row).scenario
     assert without("S4", data)["framework"] != data["framework"]
     assert without("nobody", data) == data
+
+
+def test_a_profile_of_others_may_stand_in_with_numbers_of_its_own() -> None:
+    row = next(row for row in RUNS if row.source == "S17")
+    data = scenario_of(row).scenario
+    blocking = {"base": data["framework"], "host": {"blocking": True}}
+    for framework in (data["framework"], blocking):
+        host = load_framework(without("S17", data | {"framework": framework})["framework"]).host
+        assert host.recompute_seconds != load_framework(data["framework"]).host.recompute_seconds
+        assert host.blocking == (framework == blocking)

@@ -71,7 +71,7 @@ def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: 
     kv_heads, seq, head_dim, value_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes, variant)``.
 
     The ``kernel`` of attention is ``sdpa`` (PyTorch's choice, also where it is left out), ``flash1``, ``flash2``,
-    ``flash3``, ``xformers``, ``cudnn`` or ``cudnn-fp8`` where they run, or ``eager``, PyTorch's operators
+    ``flash3``, ``xformers``, ``triton``, ``cudnn`` or ``cudnn-fp8`` where they run, or ``eager``, PyTorch's operators
     together; its ``direction`` is forward or backward. The ``variant`` of a memory-bound kernel is that of software
     (``torch``, ``compiled``, ``liger``, ``vllm``); left out it is a tuned one. Sizes are whole numbers, ``nbytes``
     may be text (``"1GiB"``). Raises a TrainsimError that names what is wrong.

@@ -135,7 +135,9 @@ class TrainingSpec(ScenarioSection):
     loss_scaling: Literal["dynamic", "static", "none"] = "dynamic"
     recompute: Recompute = "none"
     activation_offload: Literal["none", "cpu"] = "none"
-    attention: Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "triton", "cudnn", "cudnn-fp8"] | None = None
+    attention: (
+        Literal["eager", "sdpa", "flash1", "flash2", "flash3", "xformers", "triton", "cudnn", "cudnn-fp8"] | None
+    ) = None
     attention_mask: Literal["none", "gpu", "host"] = "none"
     tp_overlap: bool | Literal["none", "wgrad", "userbuffers", "async"] | None = None
     loss_parallel: bool | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from trainsim.documents.catalogue import shipped
+from trainsim.documents.catalogue import merged, shipped
 from trainsim.hardware.cluster import load_topology
 from trainsim.hardware.gpu import load_gpu
 
@@ -33,11 +33,12 @@ def learnt_from(source: str) -> bool:
     return any(source in of for of in _told().values())
 
 
-def _replaced(framework: Any, instead: Mapping[str, str]) -> Any:
+def _replaced(framework: Any, instead: Mapping[str, Any]) -> Any:
     """The profile, or the base of one that is written in place, by what stands in for it."""
-    if isinstance(framework, Mapping):
-        return {**framework, "base": _replaced(framework["base"], instead)}
-    return instead.get(framework, framework)
+    if not isinstance(framework, Mapping):
+        return instead.get(framework, framework)
+    base, own = _replaced(framework["base"], instead), {key: framework[key] for key in framework if key != "base"}
+    return merged(base, own) if isinstance(base, Mapping) else {"base": base, **own}
 
 
 @cache

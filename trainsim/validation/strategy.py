@@ -18,7 +18,7 @@ def strategy_of(run: PublishedRun, family: str = "") -> str:
     stage, note = run.whole("zero_stage") or 0, run.text("zero_note")
     if stage not in STAGES:
         raise UnreadableCell(f"zero_stage = {stage} is none of {', '.join(map(str, STAGES))}")
-    if re.search(r"\b(HSDP|HYBRID)", note, re.I):
+    if re.search(r"\b(HSDP|HYBRID(?! ?ZeRO-?1))", note, re.I):  # a hybrid ZeRO-1 shares no parameters
         return "hsdp"
     if "fsdp" in note.lower() or (family == "pytorch" and stage >= 2):
         return "fsdp"
