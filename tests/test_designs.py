@@ -23,6 +23,7 @@ from trainsim.study.designs.listed import listed, read_points
 from trainsim.study.designs.samples import latin_hypercube, read_range, samples
 from trainsim.study.designs.where import Conditions
 from trainsim.study.designs.zipped import zipped
+from trainsim.study.swept import read_frame
 
 
 @given(axes=st.integers(1, 5), count=st.integers(1, 60), seed=st.integers(0, 10**6))
@@ -312,3 +313,8 @@ def test_any_words_are_a_zip_or_a_range_or_one_error(text: str) -> None:
 def test_zip_values_may_have_spaces() -> None:
     assert zip_of("a=[1, 2],[3, 4]  b=x y,z") == {"a": [[1, 2], [3, 4]], "b": ["x y", "z"]}
     assert list(product(*zip_of("a=1 b=2").values())) == [(1, 2)]
+
+
+def test_whole_numbers_stay_whole_where_some_points_leave_them_out() -> None:
+    frame = ts.sweep(BASE, [{"parallel.tp": 2}, {"training.micro_batch": 2}], workers=1)
+    assert [point.title for point in read_frame(frame)[1]] == ["tp 2", "micro_batch 2"]

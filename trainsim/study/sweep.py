@@ -66,9 +66,12 @@ class Sweep:
 
     def frame(self) -> DataFrame:
         """A row per point, as pandas has it."""
-        from pandas import DataFrame
+        from pandas import DataFrame, Series
 
         frame = DataFrame(list(self.rows()), columns=[*self.axes, *COLUMNS]).astype(TYPES)
+        for axis in self.axes:
+            if any(axis not in outcome.trial.changes for outcome in self.outcomes):  # whole numbers stay whole
+                frame[axis] = Series([outcome.trial.changes.get(axis) for outcome in self.outcomes], dtype="object")
         frame.attrs |= {"interrupted": self.interrupted, "left_out": self.left_out, "axes": list(self.axes)}
         return frame
 

@@ -31,14 +31,14 @@ class Range:
     unit: str = ""
 
     def at(self, part: float) -> Any:
-        """The value at *part* (from 0 to below 1) of the range.
+        """The value at *part* (from 0 to below 1) of the range; reals with six digits.
 
         >>> [Range(low=1, high=4).at(part) for part in (0.0, 0.3, 0.99)], Range(low=1, high=100, whole=False).at(0.5)
         ([1, 2, 4], 50.5)
         """
         end = self.high + 1 if self.whole else self.high
         value = exp(log(self.low) + part * log(end / self.low)) if self.by_ratio else self.low + part * (end - self.low)
-        kept: float = floor(value) if self.whole else value
+        kept: float = floor(value) if self.whole else float(f"{value:.6g}")
         kept = min(max(kept, self.low), self.high)
         return f"{kept!r}{self.unit}" if self.unit else kept
 
