@@ -101,14 +101,15 @@ class Batch(Generic[T]):
 def attempt_all(batch: Batch[T]) -> tuple[list[T | Failure], float]:
     """The answers to the tasks of *batch*, and seconds that they took. Raises OtherCode in a process that runs other
     code than who asks: its numbers would be those of another version."""
-    _check(batch.code)
+    check_code(batch.code)
     began = perf_counter()
     answers = [attempt(task, batch.keep) for task in batch.tasks]
     return answers, perf_counter() - began
 
 
 @lru_cache(maxsize=8)
-def _check(code: str) -> None:
+def check_code(code: str) -> None:
+    """Raises OtherCode where *code* is not that of this process."""
     if code != code_digest():
         raise OtherCode(
             "the processes that run points have another trainsim than this one: other code, data files, libraries or "

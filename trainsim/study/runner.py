@@ -68,6 +68,8 @@ class Runner(Generic[T]):
 
     def run_under(self, advance: Advance, trials: Sequence[Trial]) -> list[Outcome[T]]:
         """The same under a bar that shows other work too: *advance* is called once for each of *trials*."""
+        if not self._saved and not self._look_first and len(trials) > 1:  # else it may be that there is nothing to run
+            self._elsewhere.start(len(trials))
         tasks = [prepared(trial, stored=self._saved is not None) for trial in trials]
         todo = [t for t in dict.fromkeys(tasks) if isinstance(t, Prepared) and t not in self._answers]
         if self._saved:
@@ -98,13 +100,13 @@ class Runner(Generic[T]):
     def _run(self, todo: Sequence[Prepared]) -> Answers[T]:
         """The answers to *todo*: here, until processes would save more than they cost, or where they are wanted."""
         if not self._look_first and not (self._automatic and len(todo) == 1):
-            yield from self._elsewhere(todo, self.keep)
+            yield from self._elsewhere.run(todo, self.keep)
             return
         began = perf_counter()
         for done, task in enumerate(todo):
             left = len(todo) - done
             if left > 1 and done and (perf_counter() - began) / done * left / 2 > STARTING:
-                yield from self._elsewhere(todo[done:], self.keep)
+                yield from self._elsewhere.run(todo[done:], self.keep)
                 return
             yield task, attempt(task.task, self.keep)
 

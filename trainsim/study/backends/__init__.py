@@ -7,12 +7,14 @@ where it wants one. Nothing about an answer may depend on the backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trainsim.errors import ScenarioError
 from trainsim.registry import Registry
+from trainsim.result.result import Result
+from trainsim.study.attempt import Prepared
 from trainsim.study.work import Answers, Work
 
 Backend = Callable[[Work[Any]], Answers[Any]]
@@ -20,8 +22,30 @@ Backend = Callable[[Work[Any]], Answers[Any]]
 backends: Registry[Backend] = Registry("backend", __name__)
 
 
-def backend_of(name: str, workers: int | None) -> Callable[..., Answers[Any]]:
-    """The backend that ``name`` or ``name://address`` means, as a function of ``todo`` and ``keep``.
+starts: dict[str, Callable[[int | None, int], None]] = {}
+"""By name of a backend: what makes its workers ready, of how many and for how many trials, while trials are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A backend with its number of workers and its address."""
+
+    kind: str
+    address: str
+    workers: int | None
+
+    def start(self, trials: int) -> None:
+        """Let workers get ready meanwhile for so many *trials*, if there are some that take their time for it."""
+        if self.kind in starts and not self.address:
+            starts[self.kind](self.workers, trials)
+
+    def run(self, todo: Sequence[Prepared], keep: Callable[[Result], Any]) -> Answers[Any]:
+        """The answers to *todo*."""
+        return backends[self.kind](Work(todo=todo, keep=keep, workers=self.workers, address=self.address))
+
+
+def backend_of(name: str, workers: int | None) -> Elsewhere:
+    """The backend that ``name`` or ``name://address`` means.
 
     Raises UnknownName for one that there is not, and ScenarioError for a name that is no text.
 
@@ -31,12 +55,7 @@ def backend_of(name: str, workers: int | None) -> Callable[..., Answers[Any]]:
     if not isinstance(name, str):
         raise ScenarioError(f"backend={name!r}: wants a name, such as 'processes', or dask://host:port")
     kind, _, address = name.partition("://")
-    run = backends[kind]
-    return partial(_run, run, workers, address)
-
-
-def _run(run: Backend, workers: int | None, address: str, todo: Any, keep: Any) -> Answers[Any]:
-    return run(Work(todo=todo, keep=keep, workers=workers, address=address))
+    return Elsewhere(backends.canonical(kind), address, workers)
 
 
 def needs(library: str, extra: str) -> ScenarioError:

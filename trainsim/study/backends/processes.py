@@ -7,8 +7,10 @@ from concurrent.futures import Future
 from importlib import import_module
 from typing import Any, TypeVar
 
-from trainsim.study.backends import backends, without_address
+from trainsim.study.attempt import check_code
+from trainsim.study.backends import backends, starts, without_address
 from trainsim.study.batches import Pool, in_batches
+from trainsim.study.code import code_digest
 from trainsim.study.work import Answers, Work
 
 T = TypeVar("T")
@@ -25,6 +27,19 @@ def processes(work: Work[T]) -> Answers[T]:
     without_address("processes", work)
     if work.todo:
         yield from in_batches(pool(min(work.workers or int(cpu_count()), len(work.todo))), work)
+
+
+def start(workers: int | None, trials: int) -> None:
+    """Let processes begin to import what they need, which takes as long as many points."""
+    from joblib import cpu_count
+
+    count = min(workers or int(cpu_count()), trials)
+    submit = pool(count).submit
+    for _ in range(count):
+        submit(check_code, code_digest())
+
+
+starts["processes"] = start
 
 
 def pool(workers: int) -> Pool:
