@@ -47,6 +47,16 @@ def test_wrong_words_are_one_message(name: str, capsys: pytest.CaptureFixture[st
     assert not Path("a.csv").exists()
 
 
+@pytest.mark.parametrize("option", ["--csv", "--plot", "--parquet"])
+def test_nothing_that_is_read_is_written_over(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("points.csv", "small.yaml"):
+        Path("points.csv").write_text("parallel.tp\n1\n")
+        before = Path(name).read_text()
+        assert status("sweep", "small.yaml", "--points", "points.csv", option, name) == 2
+        assert "would be lost" in capsys.readouterr().err
+        assert Path(name).read_text() == before
+
+
 LETTERS = st.text(st.sampled_from("parl.te=<>()[]{}'\"\\,*/%-+ 0123eé\t:"), max_size=20)
 
 

@@ -144,7 +144,7 @@ def test_the_command_draws_a_file_or_a_folder(small: list[str], capsys: pytest.C
     assert {file.name for file in Path("pictures").iterdir()} == {"map.png", "pareto.png"}
 
 
-@pytest.mark.parametrize("file", ["a.foo", "small.yaml"])
+@pytest.mark.parametrize("file", ["a.foo", "b.yaml"])
 def test_a_picture_that_cannot_be_is_refused_before_any_work(
     small: list[str], file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,18 +55,10 @@ def calibrate(
     from trainsim.calibration.measuring import measure_here
     from trainsim.report.progress import working
 
-    if out and out.suffix not in (".yaml", ".yml"):
-        raise ScenarioError(f"--out {out}: an override is a .yaml file")
     if changes and scenario is None:
         raise ScenarioError("--set changes a scenario; name one with --scenario")
     bases = bases_of(base, load(scenario, changes) if scenario is not None else None)
-    for option, file in (("--out", out), ("--plot", plot)):
-        if file:
-            keep_apart(option, file, [*(files or ()), *base, scenario])
-    if out:
-        try_writing(out)
-    if plot:
-        try_drawing(plot)
+    _try(out, plot, read=[*(files or ()), *base, scenario])
     with working("calibrate") as phase:
         phase("measuring" if measure else "reading")
         here = [measure_here(phase)] if measure else []
@@ -76,6 +69,19 @@ def calibrate(
         _write(found, out)
     if plot:
         _draw(found, plot)
+
+
+def _try(out: Path | None, plot: Path | None, *, read: Sequence[str | None]) -> None:
+    """Fail now if a file cannot be written, or is one of those that are *read*."""
+    if out and out.suffix not in (".yaml", ".yml"):
+        raise ScenarioError(f"--out {out}: an override is a .yaml file")
+    for option, file in (("--out", out), ("--plot", plot)):
+        if file:
+            keep_apart(option, file, read)
+    if out:
+        try_writing(out)
+    if plot:
+        try_drawing(plot)
 
 
 def _write(found: Calibration, out: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,16 @@ import typer
 from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
 from trainsim.cli.options import Backend, Json, Names, Price, Sets, StoreFile, Tokens, Workers, command
 from trainsim.cli.reading import check_cost, load, with_cost
-from trainsim.cli.writing import folder_for, print_json, render, save_parquet, try_drawing, try_parquet, try_writing
+from trainsim.cli.writing import (
+    folder_for,
+    keep_apart,
+    print_json,
+    render,
+    save_parquet,
+    try_drawing,
+    try_parquet,
+    try_writing,
+)
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -58,8 +68,8 @@ def sweep(
     design = design_of(grid, zips, points=points, ranges=sample, samples=samples, seed=seed)
     base = load(scenario, with_cost(changes, tokens, price), tried=design.axes)
     check_cost(base, price, tried=design.axes)
-    _try(csv, parquet)
-    pictures = _pictures(plot) if plot else {}
+    _try(csv, parquet, read=[*scenario, points, store])
+    pictures = _pictures(plot, read=[*scenario, points, store]) if plot else {}
     swept = run_design(base, design, where=where, workers=workers, backend=backend, store=store)
     if store:
         print(f"{swept.found:,} of {len(swept.outcomes):,} points were in {store}", file=sys.stderr)
@@ -72,8 +82,11 @@ def sweep(
     _end(swept)
 
 
-def _try(csv: Path | None, parquet: Path | None) -> None:
-    """Fail now, not after an hour, if a file cannot be written."""
+def _try(csv: Path | None, parquet: Path | None, *, read: Sequence[str | Path | None]) -> None:
+    """Fail now, not after an hour, if a file cannot be written, or is one of those that are *read*."""
+    for option, file in (("--csv", csv), ("--parquet", parquet)):
+        if file:
+            keep_apart(option, file, read)
     if csv:
         try_writing(csv)
     if parquet:
@@ -89,13 +102,14 @@ def _end(swept: Sweep) -> None:
         raise ScenarioError(f"no point could run; the first one: {failures[0].message}")
 
 
-def _pictures(path: Path) -> dict[Kind, Path]:
+def _pictures(path: Path, *, read: Sequence[str | Path | None]) -> dict[Kind, Path]:
     """The files of the pictures that ``--plot`` asks for, tried out before any work is done."""
     files: dict[Kind, Path] = {"map": path}
     if path.is_dir() or not path.suffix:
         folder = folder_for(path)
         files = {"map": folder / "map.png", "pareto": folder / "pareto.png"}
     for file in files.values():
+        keep_apart("--plot", file, read)
         try_drawing(file)
     return files
 
