@@ -11,12 +11,13 @@ from typing import NamedTuple
 from trainsim.contracts.groups import Queue
 from trainsim.contracts.instructions import Signal, Task, Template
 from trainsim.program import activation_offload
+from trainsim.program.alike import block_template
 from trainsim.program.beside import cuts as cuts_of
 from trainsim.program.beside import tasks as flights_of
 from trainsim.program.pairs import Turn, turns
 from trainsim.program.rank import Kind, RankPlan
 from trainsim.program.rendezvous import Rendezvous
-from trainsim.program.templates import PASSES, Cuts, Pass, joined, template
+from trainsim.program.templates import PASSES, Cuts, MadeOf, Pass, coarse_blocks, joined, template, whole_blocks
 from trainsim.program.update import gather_waits, reduce_signals, update, with_gradients, with_updates_behind
 from trainsim.schedules import Pair, Slot
 from trainsim.schedules.messages import MessageBatch
@@ -128,14 +129,13 @@ class ComputeChain:
         """The templates of a pass of some *kind*, with *cuts* around its parts, or with the flights of its kind."""
         made = self._made.get((kind, bool(cuts)))
         if made is None:
-            one_pass, beside = self._with_flights(kind, cuts)
-            made = _Made(template(self.rank_plan.parts, one_pass), one_pass.beside, beside)
+            made = self._with_flights(kind, cuts)
             if not cuts or self.rank_plan.schedule.eager_updates:
                 self._made[kind, bool(cuts)] = made
         return made
 
-    def _with_flights(self, kind: Kind, cuts: Cuts) -> tuple[Pass, Mapping[str, Template]]:
-        """A pass with *cuts* around its parts and with what its flights want there, and their own templates."""
+    def _with_flights(self, kind: Kind, cuts: Cuts) -> _Made:
+        """The templates of a pass with *cuts* around its parts and with what its flights want there."""
         parts, stage = self.rank_plan.parts, self.rank_plan.stages[kind.chunk]
         flights = [activation_offload.beside(parts.slices[kind.piece], stage, kind.work.value)]
         if self.rank_plan.sharding.flights:
@@ -144,7 +144,10 @@ class ComputeChain:
         for around in flights:
             cuts = joined(cuts, cuts_of(around, kind.role, parts.blocks))
             beside |= flights_of(around, kind.role, parts.blocks)
-        return self._pass(kind, cuts, coarse=parts.job.detail != "op"), beside
+        if parts.job.detail == "block":
+            return _Made(block_template(parts.slices[kind.piece], stage, kind.work.value, cuts), {}, beside)
+        one_pass = self._pass(kind, cuts, whole_blocks if parts.job.detail == "op" else coarse_blocks)
+        return _Made(template(parts, one_pass), one_pass.beside, beside)
 
     def _pair(self, k: int, pair: Pair, step: int) -> Iterator[Task]:
         """The tasks of the slots *k* and the one behind it, which run at once."""
@@ -161,9 +164,9 @@ class ComputeChain:
                 self.lanes.setdefault(name, []).append(Task(beside, microbatches[turn.who]))
             yield Task(turn.compute, microbatches[turn.who])
 
-    def _pass(self, kind: Kind, cuts: Cuts, *, coarse: bool = False) -> Pass:
+    def _pass(self, kind: Kind, cuts: Cuts, made_of: MadeOf = whole_blocks) -> Pass:
         parts = self.rank_plan.parts.slices[kind.piece]
-        return PASSES[kind.work.value](parts, self.rank_plan.stages[kind.chunk], cuts=cuts, coarse=coarse)
+        return PASSES[kind.work.value](parts, self.rank_plan.stages[kind.chunk], cuts=cuts, made_of=made_of)
 
     def _cuts(self, k: int, slot: Slot, step: int) -> Cuts:
         """What stands around the parts of slot *k*, flights aside."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from trainsim.contracts.groups import EXPERT_REPLICAS
 from trainsim.contracts.job import Job
@@ -27,6 +28,7 @@ class Holdings:
     job: Job
     stages: tuple[Stage, ...]
     vocabulary: Vocabulary | None = None
+    _alike: dict[Any, int] = field(default_factory=dict, repr=False)
     _tensors: dict[tuple[int, int], Tensors] = field(default_factory=dict, repr=False)
     _held: dict[int, ChunkParameters] = field(default_factory=dict, repr=False)
     _groups: dict[tuple[int, int | None], tuple[ParameterGroup, ...]] = field(default_factory=dict, repr=False)
@@ -34,6 +36,15 @@ class Holdings:
     def of_rank(self, rank: int) -> tuple[Stage, ...]:
         """The chunks of pipeline rank *rank*, first to last."""
         return tuple(s for s in self.stages if s.rank == rank)
+
+    def alike(self, rank: int) -> int:
+        """The first pipeline rank that holds what *rank* holds; the first of all, which may have rules of its own, and
+        shares of a head that is spread stand for themselves."""
+        if not rank or self.vocabulary is not None:
+            return rank
+        stages = self.of_rank(rank)
+        key = tuple((s.chunk, s.embedding, s.head, *map(id, self.kinds(s))) for s in stages)
+        return self._alike.setdefault(key, rank)
 
     def kinds(self, stage: Stage) -> tuple[LayerKind, ...]:
         """The kinds of the layers of a virtual stage, in forward order."""
@@ -100,9 +111,9 @@ class Holdings:
 
     def trained(self, rank: int, *, tp: int | None = None) -> Tensors:
         """The tensors that pipeline rank *rank* trains, cut over *tp* ranks (None: as it holds them); experts apart."""
-        key = rank, tp or self.job.parallel.tp
+        key = self.alike(rank), tp or self.job.parallel.tp
         if key not in self._tensors:
-            self._tensors[key] = joined(tuple(self._trained(s, key[1]) for s in self.of_rank(rank)))
+            self._tensors[key] = joined(tuple(self._trained(s, key[1]) for s in self.of_rank(key[0])))
         return self._tensors[key]
 
     def _trained(self, stage: Stage, tp: int) -> Tensors:
@@ -135,6 +146,7 @@ class Holdings:
 
         Their shapes are as cut over *tp* ranks (None: as it holds them).
         """
+        rank = self.alike(rank)
         if (rank, tp) not in self._groups:
             self._groups[rank, tp] = self._grouped(rank, tp)
         return self._groups[rank, tp]

@@ -18,9 +18,10 @@ def kept_logits(parts: Parts, stage: Stage) -> float:
 
     Each is as long as an activation; further tokens have logits of their own.
     """
-    job, shape = parts.job, shape_of(parts.job)
+    job = parts.job
     if not (stage.head and job.training.kept_logits):
         return 0.0
+    shape = shape_of(job)
     here = shape.in_decoder if job.model.encoder_layers else shape
     cut = job.training.loss_parallel or job.parallel.tp == 1
     width = job.padded_vocab // job.parallel.tp * (1 if cut else job.parallel.tp)
@@ -36,10 +37,10 @@ def kept_anyway(parts: Parts, stage: Stage) -> float:
 
 def kept_keys(parts: Parts, stage: Stage) -> float:
     """Bytes of keys and values of the layers of *stage* that are kept for the caller and not for a backward."""
-    job, shape = parts.job, shape_of(parts.job)
+    job = parts.job
     if job.training.kept_logits != "outputs":
         return 0.0
-    modes = recompute_modes(job, parts.stages)
+    shape, modes = shape_of(job), recompute_modes(job, parts.stages)
     places = range(stage.first, stage.first + stage.layers)
     again = [job.model.kinds[place] for place in places if modes[place] == "full"]
     return sum(cache_bytes(kind, job.parallel.tp, shape.element) * shape.tokens for kind in again)

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from trainsim.contracts.groups import USUAL, Messages
+from trainsim.contracts.instructions import Template
 from trainsim.contracts.job import Job
 from trainsim.models.layer_kind import LayerKind
 from trainsim.models.layers import (
@@ -53,6 +55,7 @@ class Parts:
     later: tuple[Parts, ...] = ()
     uneven: tuple[Parts, ...] = ()  # by place among those that exchange tokens, where some get more than others
     planned_for: Costs | None = None  # the times by which the schedule plans; None: passes of equal length
+    alike: dict[Any, Template] = field(default_factory=dict, repr=False)  # of passes, by what they are made of
     _coarse: dict[int, Block] = field(default_factory=dict, repr=False)
     _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
 
@@ -96,6 +99,7 @@ class Parts:
 
         In a two-way pipeline it is also with the rank that holds the same stages, when all passes are over.
         """
+        rank = self.holdings.alike(rank)
         if rank not in self._sharding:
             self._sharding[rank] = self._plan(rank)
         return self._sharding[rank]

@@ -4,7 +4,7 @@ The templates of a virtual stage: what a pass over it is, instruction by instruc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
@@ -48,15 +48,17 @@ class Cut:
     after: tuple[Piece, ...] = ()
 
 
-class PassMaker(Protocol):
-    """Makes a pass over *stage* with *cuts* around its parts; *coarse*: of blocks whose kernels are merged by kind."""
-
-    def __call__(self, parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass: ...
-
-
 NOTHING = Cut()
 Cuts = Mapping[int, Cut]
 """What stands around the parts of a pass: head, layers last to first, embedding are parts 0, 1, ..., layers + 1."""
+MadeOf = Callable[[Parts, Stage, Cuts], list[tuple[int, int, Block]]]
+"""(Part, layer, block) of what a pass over a stage is made of, in forward order."""
+
+
+class PassMaker(Protocol):
+    """Makes a pass over *stage* with *cuts* around its parts, from what *made_of* says that its parts are."""
+
+    def __call__(self, parts: Parts, stage: Stage, *, cuts: Cuts | None = None, made_of: MadeOf) -> Pass: ...
 
 
 def joined(some: Cuts, more: Cuts) -> Cuts:
@@ -67,12 +69,12 @@ def joined(some: Cuts, more: Cuts) -> Cuts:
     return {part: Cut(a.before + b.before, a.after + b.after) for part, (a, b) in both.items()}
 
 
-def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
+def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, made_of: MadeOf) -> Pass:
     """Forward through *stage*: receive, embedding, layers, head, send."""
     cuts, lanes = cuts or {}, NO_LANES
     main: list[Piece] = [] if stage.before is None else _receive(parts, stage, "forward")
     made = mask_bytes_made(parts.job)  # before the first part
-    for part, layer, block in _parts(parts, stage, coarse=coarse):
+    for part, layer, block in made_of(parts, stage, cuts):
         cut, needed = cuts.get(part, NOTHING), max(block.transient_forward, made)
         made = 0.0
         main += [*cut.before, Hold(block.category, block.saved), Hold("temporary", needed)]
@@ -88,9 +90,9 @@ def forward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse
     return Pass("F", stage, tuple(main), lanes)
 
 
-def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
+def backward_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, made_of: MadeOf) -> Pass:
     """Backward through *stage*: receive, head, layers last to first, embedding, send."""
-    main, lanes = _back(parts, stage, "backward", cuts=cuts or {}, coarse=coarse)
+    main, lanes = _back(parts, stage, "backward", cuts=cuts or {}, made_of=made_of)
     received = _gradient(parts, stage, cuts)
     if parts.vocabulary is not None:
         received = [Wait(HIDDEN_GRADIENT)] if stage.head else [*received, *_both((cuts or {}).get(0))]
@@ -104,17 +106,17 @@ def _gradient(parts: Parts, stage: Stage, cuts: Cuts | None) -> list[Piece]:
     return received if stage.head or parts.vocabulary is not None else [*_both((cuts or {}).get(0)), *received]
 
 
-def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
+def input_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, made_of: MadeOf) -> Pass:
     """The half of a backward that others wait for: gradients of the activations."""
-    main, lanes = _back(parts, stage, "input_gradient", cuts=cuts or {}, coarse=coarse)
+    main, lanes = _back(parts, stage, "input_gradient", cuts=cuts or {}, made_of=made_of)
     received = _gradient(parts, stage, cuts)
     sent = [] if stage.before is None else _send(parts, stage, stage.before, "backward")
     return Pass("I", stage, (*received, *main, *_let_go(parts, stage), *sent), lanes)
 
 
-def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, coarse: bool = False) -> Pass:
+def weight_pass(parts: Parts, stage: Stage, *, cuts: Cuts | None = None, made_of: MadeOf) -> Pass:
     """The half of a backward that nobody waits for: gradients of the weights."""
-    main, lanes = _back(parts, stage, "weight_gradient", cuts=cuts or {}, coarse=coarse)
+    main, lanes = _back(parts, stage, "weight_gradient", cuts=cuts or {}, made_of=made_of)
     return Pass("W", stage, tuple(main), lanes)
 
 
@@ -129,10 +131,10 @@ def template(parts: Parts, one_pass: Pass) -> Template:
     return Template.of(one_pass.work, one_pass.stage.chunk, main)
 
 
-def _back(parts: Parts, stage: Stage, half: str, *, cuts: Cuts, coarse: bool) -> tuple[list[Piece], Lanes]:
+def _back(parts: Parts, stage: Stage, half: str, *, cuts: Cuts, made_of: MadeOf) -> tuple[list[Piece], Lanes]:
     main: list[Piece] = []
     lanes = NO_LANES
-    for part, layer, block in reversed(_parts(parts, stage, coarse=coarse)):
+    for part, layer, block in reversed(made_of(parts, stage, cuts)):
         here, overlapped = _unfold(getattr(block, half), layer, half)
         cut, first = cuts.get(part, NOTHING), half != "weight_gradient" or not block.input_gradient
         needed = block.transient if here and first else 0.0
@@ -164,16 +166,19 @@ def _both(cut: Cut | None) -> tuple[Piece, ...]:
     return (*cut.before, *cut.after) if cut else ()
 
 
-def _parts(parts: Parts, stage: Stage, *, coarse: bool) -> list[tuple[int, int, Block]]:
-    """(part, layer, block) of the stage in forward order; the embedding counts as layer -1, the head as the last."""
+def whole_blocks(parts: Parts, stage: Stage, cuts: Cuts) -> list[tuple[int, int, Block]]:
+    """The blocks of *stage*; the embedding counts as layer -1, the head as the last."""
     last = stage.first + stage.layers - 1
     out = [(stage.layers + 1, -1, parts.embedding)] if stage.embedding else []
     out += [(stage.layers - k, stage.first + k, block) for k, block in enumerate(parts.layer_blocks(stage))]
-    out += [(0, last + 1, parts.head)] if stage.head else []
-    if not coarse:
-        return out
+    return [*out, (0, last + 1, parts.head)] if stage.head else out
+
+
+def coarse_blocks(parts: Parts, stage: Stage, cuts: Cuts) -> list[tuple[int, int, Block]]:
+    """The blocks of *stage* with their kernels merged by kind."""
     by_layer = parts.job.detail == "layer"  # else nobody asks which layer an interval is of
-    return [(part, layer if by_layer else -1, parts.coarse(block)) for part, layer, block in out]
+    blocks = whole_blocks(parts, stage, cuts)
+    return [(part, layer if by_layer else -1, parts.coarse(block)) for part, layer, block in blocks]
 
 
 NO_LANES: Lanes = MappingProxyType({})

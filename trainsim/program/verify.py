@@ -8,6 +8,7 @@ waits for what nobody does; memory that is taken is given back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -88,12 +89,14 @@ class _ProgramFacts:
         """The microbatches of *sources*, each once, ascending."""
         key = tuple(sources)
         if key not in self._moments:
-            self._moments[key] = np.unique(self.all_moments(key))
+            every = self.all_moments(key)
+            self._moments[key] = every if (every[1:] > every[:-1]).all() else np.unique(every)
         return self._moments[key]
 
     def all_moments(self, sources: Iterable[Source]) -> Ints:
         """The microbatches of *sources* as often as they come."""
-        return np.concatenate([np.zeros(0, np.int64), *(self._microbatches[source] for source in sources)])
+        of = [self._microbatches[source] for source in sources]
+        return of[0] if len(of) == 1 else np.concatenate([np.zeros(0, np.int64), *of])
 
     def posts(self, communicator: Group) -> _Posts:
         """Operations and sizes that the program posts to a communicator, in order."""
@@ -176,8 +179,9 @@ def _messages_arrive(
     for source, target in zip((pairs // programs).tolist(), (pairs % programs).tolist(), strict=True):
         sender, receiver = facts[source], facts[target]
         for event, sources in sender.sends.get(messages, {}).items():
-            sent, times = np.unique(sender.all_moments(sources), return_counts=True)
-            for microbatch, count in zip(sent[times > 1].tolist(), times[times > 1].tolist(), strict=True):
+            sent, every = sender.moments(sources), sender.all_moments(sources)
+            if len(every) > len(sent):
+                microbatch, count = next((k, n) for k, n in sorted(Counter(every.tolist()).items()) if n > 1)
                 raise InvalidProgram(f"program {source} sends {event!r} of microbatch {microbatch} {count} times")
             for microbatch in _without(sent, receiver.moments(receiver.waits.get(event, ()))):
                 raise InvalidProgram(
