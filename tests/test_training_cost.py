@@ -74,7 +74,16 @@ def test_a_sweep_has_columns_of_it() -> None:
     assert frame["cost"][1] == 2 * frame["cost"][0]
     assert frame["days"].nunique() == 1
     assert (frame["cost"] == frame["gpu_hours"] * frame["cluster.price_per_gpu_hour"]).all()
+    assert (frame["days_low"] < frame["days"]).all()
+    assert (frame["days"] < frame["days_high"]).all()
     assert ts.sweep(BASE, {"parallel.tp": [1]})["days"].isna().all()
+
+
+def test_a_price_without_tokens_is_told() -> None:
+    alone = BASE.replace({"cluster.price_per_gpu_hour": 2.5})
+    assert "without effect" in alone.resolved["derived"]["cluster.price_per_gpu_hour"]
+    both = alone.replace({"training.tokens": "1T"})
+    assert "cluster.price_per_gpu_hour" not in both.resolved["derived"]
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,5 +43,8 @@ def note_without_effect(context: Context, job: Job) -> None:
         usual = type(getattr(context.spec, section)).model_fields[name].default
         if value not in (None, usual, False, "none") and is_idle(job):
             context.derived(key, shorten(value).strip("'"), f"without effect: {reason}")
+    if "price_per_gpu_hour" in (context.spec.cluster.model_extra or {}) and job.training.tokens is None:
+        reason = "without effect: a cost is that of a whole training; training.tokens says how long it is"
+        context.derived("cluster.price_per_gpu_hour", f"{job.cluster.price_per_gpu_hour:g}", reason)
     note_rare(context, job)
     note_idle(context, job)

@@ -166,6 +166,8 @@ def _differs(summary: Summary, fastest: SweptPoint, thrifty: SweptPoint) -> bool
 
 def _about(ran: Measures) -> str:
     whole = [] if ran.days is None else [in_days(ran.days)]
+    if ran.days_low is not None and ran.days_high is not None:
+        whole.append(f"likely {in_days(ran.days_low, ran.days_high)}")
     whole += [] if ran.cost is None else [f"cost {format_count(ran.cost)}"]
     gpus = f"{ran.tokens_per_s:,.0f} tokens/s on {format_number_of(ran.gpus, 'GPU')}"
     return "; ".join([f"step {format_time(ran.step_time)}", gpus, format_bytes(ran.peak_memory), *whole])

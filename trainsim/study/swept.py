@@ -28,6 +28,8 @@ MEASURED = {
     "gpus": "gpus",
     "gpu_hours": "gpu_hours",
     "days": "days",
+    "days_low": "days_low",
+    "days_high": "days_high",
     "cost": "cost",
 }
 """Columns of a sweep, and which of the measures each holds."""

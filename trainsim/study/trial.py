@@ -116,8 +116,8 @@ class Measures:
     """What studies compare of a result: seconds, bytes, and parts of one.
 
     ``full`` is the used part of what is fullest: a GPU, the memory of a node, or its drives; ``complaint`` says what is
-    full beside the GPUs. ``gpu_hours``, ``days`` and ``cost`` are of the whole training, where its tokens (and a
-    price) are given.
+    full beside the GPUs. ``gpu_hours``, ``days`` (with their likely range) and ``cost`` are of the whole
+    training, where its tokens (and a price) are given.
     """
 
     step_time: float
@@ -138,6 +138,8 @@ class Measures:
     gpus: int
     gpu_hours: float | None = None
     days: float | None = None
+    days_low: float | None = None
+    days_high: float | None = None
     cost: float | None = None
 
     def time_for(self, sequences: int) -> float:
@@ -149,6 +151,7 @@ def measures(result: Result) -> Measures:
     """The numbers of a result that studies compare."""
     use, tokens = result.memory, result.tokens_per_s
     ranks, whole = result.job.parallel.ranks, result.training_cost
+    ends = None if whole is None else whole.between(whole.days)
     beside = [store for store in (use.host, use.nvme) if store.peak_per_node]
     return Measures(
         step_time=result.step_time,
@@ -169,6 +172,8 @@ def measures(result: Result) -> Measures:
         gpus=ranks,
         gpu_hours=None if whole is None else whole.gpu_hours,
         days=None if whole is None else whole.days,
+        days_low=None if ends is None else ends[0],
+        days_high=None if ends is None else ends[1],
         cost=None if whole is None else whole.cost,
     )
 
