@@ -1,71 +1,240 @@
-"""Schedules that plan by times plan by those of the job's own blocks, and lose nothing by it."""
+"""The planner: its best is the best of all, what it does not run cannot be better, and what it says can be run."""
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from tests.jobs import run_small, small
-from trainsim.program import parts as parts_module
-from trainsim.program.parts import work_out
-from trainsim.replaying import replay
-from trainsim.schedules import Slot, Work, schedules
-from trainsim.schedules.cells import schedule
-from trainsim.schedules.lookup import facts
-from trainsim.schedules.makespan import makespan
+import trainsim as ts
+from trainsim.cli import app
+from trainsim.errors import ScenarioError, TrainsimError, UnknownName
+from trainsim.scenario.scenario import Scenario
+from trainsim.study.planning.bounding import bounded, job_of, roots
+from trainsim.study.planning.layout import Layout
+from trainsim.study.planning.objectives import objectives
+from trainsim.study.planning.own import own_layout
+from trainsim.study.planning.plan import Question, plan_for
+from trainsim.study.planning.search import planned, search
+from trainsim.study.planning.space import AXES, space_of
+from trainsim.study.runner import Runner
 
-PLANNED = sorted(name for name in schedules if facts(name).planned)
-UNPAIRED = sorted(
-    name
-    for name in schedules
-    if not (facts(name).paired or facts(name).asynchronous or facts(name).sliced or facts(name).replicas > 1)
-)
-
-
-def job_of(name: str, **changes: Any) -> dict[str, Any]:
-    return {"pipeline__schedule": name, "pipeline__chunks": facts(name).chunks, "model__layers": 16, **changes}
-
-
-@pytest.mark.parametrize("name", PLANNED)
-@pytest.mark.parametrize(("pp", "batch"), [(2, 8), (4, 8), (4, 24), (8, 16)])
-@pytest.mark.parametrize("tp", [1, 2])
-def test_a_plan_for_the_jobs_times_is_no_slower(
-    name: str, pp: int, batch: int, tp: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Than one for passes of equal length, but for what messages and collectives add that no plan knows of."""
-    changes = job_of(name, parallel__pp=pp, parallel__tp=tp, training__global_batch=batch)
-    own = run_small(**changes).trace.duration
-    monkeypatch.setattr(parts_module, "planned_costs", lambda *_: None)
-    assert own <= run_small(**changes).trace.duration * 1.001
+SMALL: dict[str, Any] = {
+    "model": {"family": "llama", "layers": 8, "hidden": 2048, "heads": 16, "ffn_hidden": 5504, "vocab": 32000,
+              "max_positions": 4096},
+    "cluster": {"topology": "dgx_a100", "nodes": 2, "gpus_per_node": 4},
+    "framework": "megatron-core",
+    "training": {"global_batch": 32, "sequence_length": 2048},
+}  # fmt: skip
+FEW = {
+    "training.micro_batch": [1, 2],
+    "training.recompute": ["none", "full"],
+    "pipeline.chunks": [2],
+    "parallel.sequence_parallel": [True],
+}
 
 
-def test_the_v_of_zero_bubbles_gains_by_the_jobs_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = job_of("zb-v-greedy", parallel__pp=4, parallel__tp=2, training__global_batch=8)
-    own = run_small(**changes).trace.duration
-    monkeypatch.setattr(parts_module, "planned_costs", lambda *_: None)
-    assert own < 0.98 * run_small(**changes).trace.duration
+def small(**changes: Any) -> Scenario:
+    return Scenario.from_dict(SMALL).replace({key.replace("__", "."): value for key, value in changes.items()})
 
 
-def test_what_plans_nothing_has_no_times() -> None:
-    assert work_out(small()).planned_for is None
-    forward, inputs, weights, message = work_out(small(**job_of("zb-h1"))).planned_for or (0.0,) * 4
-    assert min(forward, inputs, weights, message) > 0
-    assert inputs > weights
+def asked(**given: Any) -> Question:
+    return Question(**{"grid": FEW, "runner": serial(), "progress": False, **given})
 
 
-@pytest.mark.parametrize("name", UNPAIRED)
-@given(times=st.tuples(*[st.floats(0.1, 3.0)] * 3), p2p=st.floats(0.0, 0.5))
-@settings(deadline=None, max_examples=10)
-def test_the_makespan_is_that_of_a_replay(name: str, times: tuple[float, ...], p2p: float) -> None:
-    traits, ranks, microbatches = facts(name), 4, 8
-    chunks = traits.chunks or 2
-    rows = [list(schedules[name](rank, ranks, microbatches=microbatches, chunks=chunks)) for rank in range(ranks)]
-    slots = [[slot for slot in row if isinstance(slot, Slot)] for row in rows]
-    seconds = {Work.F: times[0], Work.I: times[1], Work.W: times[2], Work.B: times[1] + times[2]}
-    taken = makespan(slots, lambda _, work: seconds[work], chunks=chunks, message=p2p, placement=traits.placement)
-    order = schedule(name, ranks, microbatches, chunks=chunks)
-    again = replay(order, forward=times[0], input_gradient=times[1], weight_gradient=times[2], p2p=p2p)
-    assert taken == pytest.approx(again.makespan)
+def serial() -> Runner[Any]:
+    return Runner(keep=planned, workers=1, progress=False)
+
+
+@pytest.mark.parametrize("objective", list(objectives))
+@pytest.mark.parametrize("tight", [False, True])
+def test_the_best_is_the_best_of_all(objective: str, tight: bool) -> None:
+    """Every layout of a small space is run: none that fits beats the plan's first, whatever was not run."""
+    base = small(simulation__detail="block", **({"cluster__gpu": "a100-sxm4-40gb"} if tight else {}))
+    if tight:
+        base = base.replace({"model.layers": 24, "model.hidden": 4096, "model.heads": 32, "model.ffn_hidden": 11008})
+    layouts = list(space_of(base, FEW))
+    score = objectives[objective].of
+    every = []
+    for layout in layouts:
+        try:
+            result = base.replace(layout.changes(base)).run()
+        except TrainsimError:
+            continue
+        if result.memory.fits:
+            every.append(score(planned(result).measured))
+    found = plan_for(base, asked(objective=objective))
+    assert score(found.best.ran.measured) == min(every)
+    assert found.run < len(layouts)
+    assert found.layouts == found.run + found.slower + found.too_large + sum(found.refused.values())
+
+
+@pytest.mark.parametrize("base", ["quickstart", "bloom_3d", "llama3_405b_16k", "mixtral_8x7b", "deepseek_v3", "hsdp"])
+def test_the_jobs_of_a_root_are_those_of_their_scenarios(base: str) -> None:
+    """What the search derives by itself is what resolving the whole scenario gives, and so are the bounds."""
+    scenario = Scenario.load(base).replace({"simulation.detail": "block"})
+    rng = random.Random(base)
+    checked = 0
+    for root in rng.sample(every := roots(space_of(scenario)), min(4, len(every))):
+        job = None
+        for layout in rng.sample(root, min(4, len(root))):
+            try:
+                whole = scenario.replace(layout.changes(scenario)).resolve()
+                job = job or whole
+                assert replace(job_of(job, layout), name="") == replace(whole, name=""), layout.title
+            except TrainsimError:
+                continue
+            alone, among = bounded(scenario, [layout])[0], bounded(scenario, [root[0], layout])[1]
+            assert (alone.seconds, alone.fits) == (among.seconds, among.fits)
+            checked += 1
+    assert checked
+
+
+@pytest.mark.parametrize("base", ["quickstart", "bloom_3d", "mixtral_8x7b"])
+def test_layouts_use_all_gpus_and_the_whole_batch(base: str) -> None:
+    space = space_of(Scenario.load(base))
+    layouts = list(space)
+    assert len(layouts) == len(set(map(repr, layouts)))
+    for layout in layouts:
+        assert layout.tp * layout.cp * layout.pp * layout.dp == space.gpus
+        assert layout.microbatches * layout.micro_batch * layout.dp == space.global_batch
+
+
+@pytest.mark.parametrize("base", ["quickstart", "bloom_3d", "llama3_405b_16k", "deepseek_v3", "hsdp", "mixtral_8x7b"])
+def test_a_scenario_s_own_layout_changes_nothing(base: str) -> None:
+    scenario = Scenario.load(base)
+    job = scenario.resolve()
+    again = scenario.replace(own_layout(scenario, job).changes(scenario)).resolve()
+    assert replace(again, name="") == replace(job, name="")
+
+
+def test_the_same_plan_twice() -> None:
+    one, two = (plan_for(small(), asked()).to_dict() for _ in range(2))
+    assert one == two
+
+
+def test_axes_that_are_kept_have_the_scenario_s_values() -> None:
+    base = small(parallel__tp=2, training__micro_batch=2, training__recompute="full")
+    space = space_of(base, keep=list(AXES))
+    (layout,) = space
+    assert (layout.tp, layout.pp, layout.dp, layout.micro_batch, layout.recompute) == (2, 1, 4, 2, "full")
+    with pytest.raises(ScenarioError, match=r"did you mean .parallel\.tp"):
+        space_of(base, keep=["paralel.tp"])
+
+
+def test_any_field_can_be_an_axis() -> None:
+    cards = ["a100-sxm4-80gb", "a100-sxm4-40gb"]
+    found = plan_for(small(), asked(grid={**FEW, "cluster.gpu": cards}, top=40))
+    assert {dict(choice.layout.others)["cluster.gpu"] for choice in found.choices} == set(cards)
+
+
+def test_nothing_fits_says_what_is_missing() -> None:
+    base = small(model="llama-3.1-405b")
+    found = plan_for(base, asked())
+    assert not found.choices
+    assert "GiB of" in found.nothing
+    with pytest.raises(ScenarioError, match="none of the"):
+        ts.plan(base, grid=FEW, workers=1, progress=False)
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.5, True])
+def test_a_list_of_no_length_is_refused(top: Any) -> None:
+    with pytest.raises(ScenarioError, match="1 or more"):
+        ts.plan(small(), top=top)
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    with pytest.raises(UnknownName, match="memory"):
+        ts.plan(small(), objective="memry")
+
+
+def test_an_interrupt_keeps_the_best_so_far() -> None:
+    """Ctrl-C in the midst of the runs: what was run is listed, and told to be a part."""
+    base = small(simulation__detail="block")
+    runner, layouts = serial(), list(space_of(base, FEW))
+    usual, calls = runner.run_under, []
+
+    def stopping(advance: Any, trials: Any) -> Any:
+        calls.append(len(trials))
+        outcomes = usual(advance, trials)
+        runner.interrupted = len(calls) == 3
+        return outcomes
+
+    runner.run_under = stopping  # type: ignore[method-assign]
+    found = search(base, layouts, objective=objectives["time"], runner=runner, top=20, progress=False)
+    assert found.interrupted
+    assert len(found.tried) == sum(calls)
+    assert found.best
+
+
+def test_a_batch_that_nobody_gave_is_told() -> None:
+    data = {key: value for key, value in SMALL.items() if key != "training"}
+    found = plan_for(Scenario.from_dict(data), asked(top=1))
+    assert "4M tokens" in found.assumed[0]
+    assert found.best.layout.global_batch == 2048
+
+
+@pytest.fixture
+def scenario_file(tmp_path: Path) -> Path:
+    file = tmp_path / "small.yaml"
+    file.write_text(small().to_yaml())
+    return file
+
+
+GRID = [word for path, values in FEW.items() for word in ("--grid", f"{path}={','.join(map(str, values)).lower()}")]
+
+
+def test_the_command_writes_scenarios_that_run_as_promised(scenario_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    done = CliRunner().invoke(app, ["plan", str(scenario_file), "--top", "3", "--out", str(out), *GRID])
+    assert done.exit_code == 0, done.output
+    assert "The best layouts: least time per step" in done.output
+    assert (out / "plan.png").stat().st_size > 10_000
+    table = [line.split(",")[0] for line in (out / "plan.csv").read_text().splitlines()]
+    assert len(table) == 4
+    best = ts.Scenario.load(out / "layout_1.yaml").run()
+    expected = plan_for(small(), asked()).best.ran.measured
+    assert best.step_time == expected.step_time
+
+
+def test_the_command_prints_json_and_writes_nothing(scenario_file: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["plan", str(scenario_file), "--json", "--top", "2", *GRID])
+    data = json.loads(done.stdout)
+    assert len(data["choices"]) == 2
+    assert data["choices"][0]["over_best"] == 0.0
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_of_a_config_json(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 32000,
+        "max_position_embeddings": 2048, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    words = ["plan", str(file), "--set", "cluster.topology=dgx_a100", "--set", "cluster.nodes=1", "--no-files", *GRID]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "about 4M tokens" in " ".join(done.output.split())
+
+
+def test_days_and_cost_are_listed(scenario_file: Path) -> None:
+    words = ["plan", str(scenario_file), "--tokens", "1B", "--price", "2", "--json", "--top", "1", *GRID]
+    (choice,) = json.loads(CliRunner().invoke(app, words).stdout)["choices"]
+    assert choice["cost"] == pytest.approx(choice["days"] * 24 * 8 * 2)
+
+
+def test_layouts_say_what_they_are() -> None:
+    layout = Layout(
+        tp=2, pp=2, dp=2, micro_batch=1, global_batch=8, schedule="1f1b", sequence_parallel=True,
+        recompute={"mode": "full", "layers": 1}, offload="cpu",
+    )  # fmt: skip
+    order = "micro-batch 1, 1f1b, full recompute of 1 layer a stage"
+    assert layout.title == f"tp2 pp2 dp2 sp, {order}, zero1, cpu optimizer"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainsim.study.designs.samples import samples as samples
     from trainsim.study.designs.zipped import zipped as zipped
     from trainsim.study.explain import explain as explain
+    from trainsim.study.planning.plan import plan as plan
     from trainsim.study.sweep import sweep as sweep
     from trainsim.study.sweep import sweep_summary as sweep_summary
     from trainsim.study.sweep_plot import sweep_plot as sweep_plot
@@ -55,6 +56,7 @@ _HOME = {
     "what_fits": "trainsim.study.what_fits:what_fits",
     "explain": "trainsim.study.explain:explain",
     "model": "trainsim.models.reading:load_model",
+    "plan": "trainsim.study.planning.plan:plan",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
     "sweep_plot": "trainsim.study.sweep_plot:sweep_plot",
@@ -78,6 +80,7 @@ __all__ = [
     "kernel_time",
     "memory",
     "model",
+    "plan",
     "replay",
     "samples",
     "schedule",

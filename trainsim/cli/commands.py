@@ -15,6 +15,7 @@ from trainsim.cli.export import export_scenario
 from trainsim.cli.fits import memory
 from trainsim.cli.importing import import_files
 from trainsim.cli.listing import list_names
+from trainsim.cli.plan import plan
 from trainsim.cli.run import run
 from trainsim.cli.show import show
 from trainsim.cli.sweep import sweep
@@ -53,6 +54,7 @@ def main(
 
 app.command(epilog=epilog("run"))(run)
 app.command(epilog=epilog("sweep"))(sweep)
+app.command(epilog=epilog("plan"))(plan)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
 app.command(epilog=epilog("memory"))(memory)

@@ -25,6 +25,12 @@ EXAMPLES = {
         "trainsim sweep quickstart --zip parallel.tp=1,2 --where parallel.dp>1",
         "trainsim sweep quickstart --sample training.micro_batch=1..8 --samples 8",
     ),
+    "plan": (
+        "trainsim plan bloom_3d",
+        "trainsim plan quickstart --set cluster.nodes=4 --objective memory --top 5",
+        "trainsim plan bloom_3d --grid training.micro_batch=1,2,4 --keep parallel.tp",
+        "trainsim plan config.json --set cluster.topology=dgx_h100 --set cluster.nodes=8",
+    ),
     "compare": (
         "trainsim compare bloom_3d bloom_slow_node",
         "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",

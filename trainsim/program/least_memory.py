@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -33,13 +34,25 @@ ENOUGH = 4
 """Micro-batches per pipeline rank with which as many are in flight as with more (a law that the tests keep)."""
 
 
-def least_bytes(parts: Parts) -> float:
-    """Bytes that the fullest rank of a job cannot do without, at the least.
+def least_bytes(parts: Parts, enough: float = inf) -> float:
+    """Bytes that the fullest rank of a job cannot do without, at the least; *enough*: no more need to be found.
 
     The first, the second and the last pipeline rank are looked at: one of them is the fullest of the usual orders.
     """
-    last = parts.job.parallel.pp - 1
-    return max(_needed(parts, rank) for rank in dict.fromkeys((0, min(1, last), last)))
+    last, most = parts.job.parallel.pp - 1, 0.0
+    for rank in dict.fromkeys((0, min(1, last), last)):
+        most = max(most, _needed(parts, rank))
+        if most > enough:
+            break
+    return most
+
+
+def least_states(parts: Parts) -> float:
+    """Bytes of the states of the model on the first pipeline rank, whatever is recomputed."""
+    rank_plan = RankPlan(parts=parts, rank=0)
+    memory = rank_memory(rank_plan)
+    paged = memory.optimizer if parts.job.training.optimizer.paged else 0.0
+    return memory.weights + memory.gradients + memory.optimizer - paged + memory.framework
 
 
 def _needed(parts: Parts, rank: int) -> float:

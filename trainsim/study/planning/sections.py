@@ -1,0 +1,104 @@
+"""A plan as sections for a terminal or a notebook: the best layouts, why the others lose, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import join
+from typing import TYPE_CHECKING
+
+from trainsim.analysis.training_cost import in_days
+from trainsim.study.planning.objectives import objectives
+from trainsim.study.trial import verdict, word
+from trainsim.tables.blocks import Block, Bullets, Paragraph, Section
+from trainsim.tables.cells import Cell, Unit
+from trainsim.tables.table import Column, Table
+from trainsim.units import format_count, format_time
+
+if TYPE_CHECKING:
+    from trainsim.study.planning.plan import Choice, Plan
+
+REASONS = 3
+"""Reasons for refusing layouts that are worth a line."""
+
+
+def plan_sections(planned: Plan) -> list[Section]:
+    """What was looked at, the best layouts, and what to write to get the first of them."""
+    looked = Section(planned.base.name, tuple(_looked_at(planned)))
+    if not planned.choices:
+        return [looked, Section("Nothing fits", (Paragraph(planned.nothing, "bad"),))]
+    words = objectives[planned.objective].words
+    return [
+        looked,
+        Section(f"The best layouts: least {words}", tuple(_best(planned)), "each was run"),
+        Section("To have the first one", (Paragraph(_command(planned.best)),)),
+    ]
+
+
+def _looked_at(planned: Plan) -> Iterator[Block]:
+    if planned.interrupted:
+        yield Paragraph("interrupted: the best of what had been looked at by then", "doubtful")
+    counts = (
+        (planned.too_large, "need more memory than there is"),
+        (planned.slower, "cannot be the best, by the time that they take at least"),
+        (sum(planned.refused.values()), "are refused"),
+        (planned.run, "were run"),
+    )
+    listed = "; ".join(f"{count:,} {words}" for count, words in counts if count)
+    yield Paragraph(f"{planned.layouts:,} layouts: {listed}.")
+    for words in planned.assumed:
+        yield Paragraph(words, "doubtful")
+    reasons = [f"{count:,} x {reason}" for reason, count in list(planned.refused.items())[:REASONS]]
+    if reasons:
+        yield Bullets(tuple(reasons), "quiet")
+
+
+def _best(planned: Plan) -> Iterator[Block]:
+    money = any(choice.ran.measured.days is not None for choice in planned.choices)
+    paid = any(choice.ran.measured.cost is not None for choice in planned.choices)
+    like = max(choice.ran.measured.step_time for choice in planned.choices)
+    columns = [
+        Column("", align="right"), Column("layout", wraps=True), Column("step", Unit.TIME, like=like),
+        Column("", Unit.CHANGE, empty="best"), Column("MFU", Unit.SHARE), Column("bubble", Unit.SHARE, priority=2),
+        Column("exposed", Unit.TIME, priority=3, like=like), Column("memory", Unit.BYTES, priority=1),
+        *([Column("days")] if money else []), *([Column("cost")] if paid else []), Column(priority=1),
+    ]  # fmt: skip
+    rows = [(str(n), *_row(choice, money=money, paid=paid)) for n, choice in enumerate(planned.choices, 1)]
+    details = tuple(f"more than the best: {choice.why}" if choice.why else "" for choice in planned.choices)
+    yield Table(columns=tuple(columns), rows=tuple(rows), details=details)
+    yield Paragraph(_now(planned))
+    if planned.rest is not None:
+        unit = Unit.BYTES if planned.objective == "memory" else Unit.TIME
+        if planned.objective in ("time", "memory"):
+            yield Paragraph(f"What was not run takes {unit.format(planned.rest)} or more.", "quiet")
+
+
+def _row(choice: Choice, *, money: bool, paid: bool) -> tuple[Cell, ...]:
+    measured = choice.ran.measured
+    return (
+        choice.layout.title, measured.step_time, choice.over_best, measured.mfu, measured.bubble_fraction,
+        choice.exposed, measured.needed_memory,
+        *((in_days(measured.days) if measured.days is not None else None,) if money else ()),
+        *((format_count(measured.cost) if measured.cost is not None else None,) if paid else ()),
+        verdict(measured),
+    )  # fmt: skip
+
+
+def _now(planned: Plan) -> str:
+    """How the scenario as it is compares."""
+    now = planned.now
+    if now is None:
+        return "The scenario as it is cannot be run."
+    best, measured = planned.best.ran.measured, now.ran.measured
+    if now.layout == planned.best.layout:
+        return "The first one is the scenario as it is."
+    fits = "" if measured.fits else ", and does not fit"
+    slower = measured.step_time / best.step_time - 1
+    return f"As it is ({now.layout.title}): {format_time(measured.step_time)}, {slower:+.1%}{fits}."
+
+
+def _command(choice: Choice) -> str:
+    """The changes as the command line takes them."""
+    if not choice.changes:
+        return "nothing to change"
+    values = {path: word(value).replace(" ", "") for path, value in choice.changes.items()}
+    return join(part for path, value in values.items() for part in ("--set", f"{path}={value}"))
