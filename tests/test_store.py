@@ -65,6 +65,7 @@ def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
     again = ts.sweep(BASE, GRID, workers=1, store=str(file))
     assert again.equals(plain)
     assert again["error"].notna().sum() == 2
+    assert (plain.attrs["found"], again.attrs["found"]) == (0, 8)
 
 
 def test_a_larger_sweep_goes_on_from_a_smaller_one(tmp_path: Path) -> None:

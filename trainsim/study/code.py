@@ -14,8 +14,10 @@ from typing import NamedTuple
 from trainsim.plugins import KINDS, additions, module_sources
 
 PACKAGE = Path(__file__).parents[1]
-BESIDE = ("topologies", "scenarios")
+BESIDE = ("topologies",)
 """Folders of data files that an installed package has inside, and a checkout beside it."""
+LEFT_OUT = ("__pycache__", "scenarios")
+"""Folders that say nothing of how a scenario is run. What a scenario that ships says is its own content."""
 COUNTED = ("trainsim", "numpy", "simpy", "networkx", "pydantic", "PyYAML")
 """Packages whose version is a part of what results depend on."""
 
@@ -78,8 +80,8 @@ def _stamps(*, code: bool) -> list[Stamp]:
 def _places() -> Iterator[tuple[str, Path]]:
     """Folders and files, and what to call each wherever it lies."""
     yield "trainsim", PACKAGE
-    yield from ((name, PACKAGE.parent / name) for name in BESIDE if not (PACKAGE / name).is_dir())
-    for kind in KINDS:
+    yield from ((f"trainsim/{name}", PACKAGE.parent / name) for name in BESIDE if not (PACKAGE / name).is_dir())
+    for kind in set(KINDS) - set(LEFT_OUT):
         yield from ((f"{kind} of {package}", folder) for package, folder in additions(kind))
     yield from ((f"modules of {package}", place) for package, place in module_sources())
 
@@ -89,7 +91,7 @@ def _files(title: str, place: str, code: bool) -> Iterable[Stamp]:
     entries = os.scandir(place) if os.path.isdir(place) else ()
     for entry in entries:
         if entry.is_dir():
-            if entry.name != "__pycache__":
+            if entry.name not in LEFT_OUT:
                 yield from _files(f"{title}/{entry.name}", entry.path, code)
         elif entry.name.endswith(".py") is code and not entry.name.startswith("."):
             seen = entry.stat()

@@ -72,7 +72,12 @@ class Sweep:
         for axis in self.axes:
             if any(axis not in outcome.trial.changes for outcome in self.outcomes):  # whole numbers stay whole
                 frame[axis] = Series([outcome.trial.changes.get(axis) for outcome in self.outcomes], dtype="object")
-        frame.attrs |= {"interrupted": self.interrupted, "left_out": self.left_out, "axes": list(self.axes)}
+        frame.attrs |= {
+            "interrupted": self.interrupted,
+            "left_out": self.left_out,
+            "found": self.found,
+            "axes": list(self.axes),
+        }
         return frame
 
     def __rich__(self) -> RenderableType:
