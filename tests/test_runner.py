@@ -312,3 +312,27 @@ def test_what_a_scenario_says_is_read_once_to_compare_trials(monkeypatch: pytest
     outcomes = Runner(keep=step, workers=1).run([trial(parallel__tp=tp) for tp in (1, 2, 1)], "test")
     assert len(read) == 3
     assert outcomes[0].value == outcomes[2].value
+
+
+def test_interrupts_are_left_to_the_one_who_hands_out_the_work() -> None:
+    import signal
+    import subprocess
+    from threading import Thread
+
+    from trainsim.study.interrupts import children_ignore_interrupts
+
+    before = signal.getsignal(signal.SIGINT)
+    asks = [sys.executable, "-c", "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"]
+    with children_ignore_interrupts():
+        assert subprocess.check_output(asks, text=True).strip() == "True"
+    assert signal.getsignal(signal.SIGINT) == before
+    went: list[bool] = []
+
+    def elsewhere() -> None:
+        with children_ignore_interrupts():
+            went.append(True)
+
+    thread = Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert went

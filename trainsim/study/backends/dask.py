@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
 from trainsim.study.batches import Pool, in_batches
+from trainsim.study.interrupts import children_ignore_interrupts
 from trainsim.study.work import Answers, Work
 
 T = TypeVar("T")
@@ -46,10 +47,9 @@ def _pool(work: Work[Any]) -> Iterator[Pool]:
 @contextmanager
 def _client(library: Any, work: Work[Any]) -> Iterator[Any]:
     if not work.address:
-        with (
-            library.LocalCluster(n_workers=work.workers, threads_per_worker=1, dashboard_address=None) as cluster,
-            library.Client(cluster) as client,
-        ):
+        with children_ignore_interrupts():
+            cluster = library.LocalCluster(n_workers=work.workers, threads_per_worker=1, dashboard_address=None)
+        with cluster, library.Client(cluster) as client:
             yield client
         return
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from concurrent.futures import Future
 from importlib import import_module
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from trainsim.study.attempt import check_code
 from trainsim.study.backends import backends, starts, without_address
 from trainsim.study.batches import Pool, in_batches
 from trainsim.study.code import code_digest
+from trainsim.study.interrupts import ignore_interrupts
 from trainsim.study.work import Answers, Work
 
 T = TypeVar("T")
@@ -47,15 +47,10 @@ def pool(workers: int) -> Pool:
     loky: Any = import_module("joblib.externals.loky")
 
     def executor() -> Any:
-        return loky.get_reusable_executor(max_workers=workers, env=ONE_THREAD, initializer=deaf_to_interrupts)
+        return loky.get_reusable_executor(max_workers=workers, env=ONE_THREAD, initializer=ignore_interrupts)
 
     def submit(function: Any, argument: Any) -> Future[Any]:
         future: Future[Any] = executor().submit(function, argument)
         return future
 
     return Pool(submit=submit, workers=workers, stop=lambda: executor().shutdown(wait=False, kill_workers=True))
-
-
-def deaf_to_interrupts() -> None:
-    """Leave Ctrl-C, which reaches every process of a terminal, to the one who handed out the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

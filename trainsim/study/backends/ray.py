@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
 from trainsim.study.batches import Pool, in_batches
+from trainsim.study.interrupts import children_ignore_interrupts
 from trainsim.study.work import Answers, Work
 
 T = TypeVar("T")
@@ -51,7 +52,8 @@ def _pool(work: Work[Any]) -> Iterator[Pool]:
 def _start(library: Any, work: Work[Any]) -> None:
     where = {"address": f"ray://{work.address}"} if work.address else {"num_cpus": work.workers}
     try:
-        library.init(**where, include_dashboard=False, log_to_driver=False, logging_level="error")
+        with children_ignore_interrupts():
+            library.init(**where, include_dashboard=False, log_to_driver=False, logging_level="error")
     except (OSError, ValueError, RuntimeError) as error:
         raise ScenarioError(f"backend ray://{work.address}: no cluster of Ray answers there: {error}") from None
 
