@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainsim.contracts.job import Job
-from trainsim.schedules import Work, flat
+from trainsim.schedules import Slot, Work, flat
 from trainsim.schedules.lookup import facts, slots_of
 from trainsim.schedules.makespan import makespan
 
@@ -31,19 +31,25 @@ def planned_costs(job: Job, stages: Sequence[PassSeconds], message: float) -> Co
     """What a planned schedule takes as ``costs`` where its *stages* take so long; None: passes of equal length."""
     mean = PassSeconds(*(sum(column) / len(stages) for column in zip(*stages, strict=True)))
     own = (*mean, message)
-    planned, usual = (_seconds(job, stages, message, costs) for costs in (own, None))
-    return own if planned <= usual else None
+    planned, usual = (_rows(job, costs) for costs in (own, None))
+    if planned == usual:
+        return own
+    return own if _seconds(job, stages, message, planned) <= _seconds(job, stages, message, usual) else None
 
 
-def _seconds(job: Job, stages: Sequence[PassSeconds], message: float, costs: Costs | None) -> float:
-    """Seconds of one step in the order that is planned for *costs*."""
-    column = {Work.F: 0, Work.I: 1, Work.W: 2}
+def _rows(job: Job, costs: Costs | None) -> list[list[Slot]]:
+    """The order that is planned for *costs*, rank by rank."""
     pipeline, ranks = job.pipeline, job.parallel.pp
     numbers = {"microbatches": job.training.microbatches, "chunks": pipeline.chunks}
-    rows = [
+    return [
         list(flat(slots_of(pipeline.schedule, rank, ranks, **numbers, group=pipeline.group, costs=costs)))
         for rank in range(ranks)
     ]
+
+
+def _seconds(job: Job, stages: Sequence[PassSeconds], message: float, rows: list[list[Slot]]) -> float:
+    """Seconds of one step in the order of *rows*."""
+    column, pipeline = {Work.F: 0, Work.I: 1, Work.W: 2}, job.pipeline
     return makespan(
         rows,
         lambda stage, work: stages[stage][column[work]],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from trainsim.schedules import Slot, Work
-from trainsim.schedules.messages import Links, PipelineMessage
+from trainsim.schedules.messages import Links
 from trainsim.schedules.placement import StagePlacement
 
 
@@ -25,21 +26,44 @@ def makespan(
     >>> makespan(rows, lambda stage, work: 2.0 if work is Work.B else 1.0, chunks=1, message=0.5)
     7.0
     """
-    links = [Links(rank=rank, ranks=len(rows), chunks=chunks, placement=placement) for rank in range(len(rows))]
-    arrived: dict[PipelineMessage, float] = {}
+    ways = [_Ways(Links(rank=rank, ranks=len(rows), chunks=chunks, placement=placement), seconds)
+            for rank in range(len(rows))]  # fmt: skip
+    arrived: dict[Way, dict[int, float]] = defaultdict(dict)
     position, now = [0] * len(rows), [0.0] * len(rows)
     moved = True
     while moved:
         moved = False
         for rank, row in enumerate(rows):
-            while position[rank] < len(row):
-                slot = row[position[rank]]
-                inputs = links[rank].receives(slot)
-                if any(needed not in arrived for needed in inputs):
-                    break
-                start = max([now[rank], *(arrived[needed] for needed in inputs)])
-                now[rank] = start + seconds(links[rank].stage(slot), slot.work)
-                arrived.update((sent, now[rank] + message) for sent in links[rank].sends(slot))
+            for work, microbatch, chunk in row[position[rank] :]:
+                source, sent, takes = ways[rank][work, chunk]
+                start = now[rank]
+                if source is not None:
+                    there = arrived[source].get(microbatch)
+                    if there is None:
+                        break
+                    start = max(start, there)
+                now[rank] = start + takes
+                if sent is not None:
+                    arrived[sent][microbatch] = now[rank] + message
                 position[rank] += 1
                 moved = True
     return max(now)
+
+
+Way = tuple[Work, int]
+"""What is sent, and by which stage, whatever the microbatch."""
+
+
+class _Ways(dict[tuple[Work, int], tuple[Way | None, Way | None, float]]):
+    """(Pass, chunk) of a rank -> what it needs from another rank, what it hands to another, and its seconds."""
+
+    def __init__(self, links: Links, seconds: Callable[[int, Work], float]):
+        super().__init__()
+        self.links, self.seconds = links, seconds
+
+    def __missing__(self, key: tuple[Work, int]) -> tuple[Way | None, Way | None, float]:
+        slot = Slot(key[0], 0, key[1])
+        needed, sent = (next((message[:2] for message in some), None)
+                        for some in (self.links.receives(slot), self.links.sends(slot)))  # fmt: skip
+        self[key] = found = needed, sent, self.seconds(self.links.stage(slot), slot.work)
+        return found

@@ -17,7 +17,7 @@ F, I, W = 0, 1, 2  # noqa: E741
 WORKS = (Work.F, Work.I, Work.W)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def plan(ranks: int, microbatches: int, limit: int, costs: Costs = USUAL) -> tuple[tuple[Slot, ...], ...]:
     """The rows of the variant whose busiest rank takes the least time from its first pass to its last.
 
@@ -27,8 +27,7 @@ def plan(ranks: int, microbatches: int, limit: int, costs: Costs = USUAL) -> tup
     tried = [
         _ZeroBubblePlan(ranks, microbatches, limit, costs, *variant) for variant in product((True, False), repeat=3)
     ]
-    best = min(tried, key=lambda plan: plan.longest)
-    return tuple(map(tuple, best.rows))
+    return min(tried, key=lambda plan: plan.longest).slots
 
 
 class _ZeroBubblePlan:
@@ -51,7 +50,7 @@ class _ZeroBubblePlan:
     ):
         self.ranks, self.microbatches, self.limit, self.costs = ranks, microbatches, limit, costs
         self.early_bubble, self.backward_first, self.fill = early_bubble, backward_first, fill
-        self.rows: list[list[Slot]] = [[] for _ in range(ranks)]
+        self.rows: list[list[int]] = [[] for _ in range(ranks)]
         self.ends: tuple[list[list[int]], ...] = tuple([[] for _ in range(ranks)] for _ in WORKS)
         self.now = [0] * ranks
         self.held = [0] * ranks
@@ -65,25 +64,39 @@ class _ZeroBubblePlan:
                 self.put(rank, W)
         self.longest = max(self.ends[W][r][-1] - self.ends[F][r][0] + costs.forward for r in range(ranks))
 
+    @property
+    def slots(self) -> tuple[tuple[Slot, ...], ...]:
+        """The rows: microbatches are in order in every kind of pass."""
+        of = [[Slot(work, microbatch) for microbatch in range(self.microbatches)] for work in WORKS]
+        every = ([iter(slots) for slots in of] for _ in self.rows)
+        return tuple(
+            tuple([next(of_rank[work]) for work in row]) for row, of_rank in zip(self.rows, every, strict=True)
+        )
+
     def done(self, work: int, rank: int) -> int:
         return len(self.ends[work][rank])
 
     def ready(self, rank: int, work: int) -> int | None:
-        """When the input of the rank's next pass is there; None where the rank needs none."""
+        """When the input of the rank's next pass, forward or backward, is there; None where the rank needs none."""
         source = rank - 1 if work == F else rank + 1
-        if work == W or not 0 <= source < self.ranks:
+        if not 0 <= source < self.ranks:
             return None
-        return self.ends[work][source][self.done(work, rank)] + self.costs.p2p
+        ends = self.ends[work]
+        return ends[source][len(ends[rank])] + self.costs.p2p
 
     def put(self, rank: int, work: int) -> None:
         """The rank's next pass of that kind."""
-        begin = max(self.now[rank], self.ready(rank, work) or 0)
-        if self.done(F, rank):
-            self.waited[rank] += begin - self.now[rank]
-        self.rows[rank].append(Slot(WORKS[work], self.done(work, rank)))
-        self.now[rank] = begin + self.costs.whole(work)
-        self.ends[work][rank].append(self.now[rank])
-        self.held[rank] += (1, 0, -1)[work]
+        begin = now = self.now[rank]
+        if work != W:
+            begin = max(now, self.ready(rank, work) or 0)
+            if self.ends[F][rank]:
+                self.waited[rank] += begin - now
+            self.held[rank] += work == F
+        else:
+            self.held[rank] -= 1
+        self.rows[rank].append(work)
+        self.now[rank] = end = begin + self.costs[work]
+        self.ends[work][rank].append(end)
 
     def _first_round(self) -> None:
         """One forward each, as many more as fit before the first backward, and that backward."""
@@ -116,7 +129,10 @@ class _ZeroBubblePlan:
 
     def _forwards(self) -> None:
         """At most one more forward on every rank, and on no rank without one on the next."""
-        wanted = [self.done(F, rank) < self.microbatches and not self._waits(rank) for rank in range(self.ranks)]
+        left = [len(ends) < self.microbatches for ends in self.ends[F]]
+        if not any(left):
+            return
+        wanted = [left[rank] and not self._waits(rank) for rank in range(self.ranks)]
         for rank in reversed(range(self.ranks - 1)):
             wanted[rank] = wanted[rank] and wanted[rank + 1]
         for rank in range(self.ranks):
@@ -156,7 +172,7 @@ class _ZeroBubblePlan:
             self.put(rank, W)
 
     def _has_weight(self, rank: int) -> bool:
-        return self.done(W, rank) < self.done(I, rank)
+        return len(self.ends[W][rank]) < len(self.ends[I][rank])
 
     def _backwards(self, k: int) -> None:
         for rank in reversed(range(self.ranks)):
