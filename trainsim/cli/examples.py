@@ -29,7 +29,7 @@ EXAMPLES = {
         "trainsim plan bloom_3d",
         "trainsim plan quickstart --set cluster.nodes=4 --objective memory --top 5",
         "trainsim plan bloom_3d --grid training.micro_batch=1,2,4 --keep parallel.tp",
-        "trainsim plan config.json --set cluster.topology=dgx_h100 --set cluster.nodes=8",
+        "trainsim plan config.json --set cluster.topology=dgx_h100",
     ),
     "compare": (
         "trainsim compare bloom_3d bloom_slow_node",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainsim.cli.options import Json, Names, Price, Sets, Tokens, Workers, command
+from trainsim.cli.options import Backend, Json, Names, Price, Sets, StoreFile, Tokens, Workers, command
 from trainsim.cli.reading import check_cost, grids_of, load, with_cost
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError
@@ -31,21 +31,27 @@ Out = Annotated[
 ]
 
 
+Wanted = Annotated[
+    str, typer.Option("--objective", metavar="WHAT", help="What to have least of: time, cost or memory.")
+]
+NoFiles = Annotated[bool, typer.Option("--no-files", help="Write nothing.")]
+
+
 @command
 def plan(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
-    objective: Annotated[
-        str, typer.Option("--objective", metavar="WHAT", help="What to have least of: time, cost or memory.")
-    ] = "time",
+    objective: Wanted = "time",
     top: Top = 10,
     grid: Values = [],  # noqa: B006
     keep: Keep = [],  # noqa: B006
     tokens: Tokens = None,
     price: Price = None,
     out: Out = None,
-    no_files: Annotated[bool, typer.Option("--no-files", help="Write nothing.")] = False,
+    no_files: NoFiles = False,
+    store: StoreFile = None,
     workers: Workers = None,
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """Find the layout that trains fastest.
@@ -64,12 +70,9 @@ def plan(
         raise ScenarioError("--no-files writes nothing: leave out --out, or --no-files")
     writes = out is not None or not (no_files or as_json)
     folder = folder_for(out or _folder(default_folder(base, changes))) if writes else None
-    runner = Runner(keep=planned, workers=workers)
+    runner = Runner(keep=planned, workers=workers, backend=backend, store=store)
     found = plan_for(base, Question(objective=objective, grid=values, keep=keep, top=top, runner=runner))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        render(found)
+    print_json(found.to_dict()) if as_json else render(found)
     if folder and found.choices:
         _write(found, folder, as_json=as_json)
     if found.interrupted:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from trainsim.analysis.kinds import TITLES
 from trainsim.errors import ScenarioError
@@ -18,6 +18,7 @@ from trainsim.study.planning.own import own_layout, with_batch
 from trainsim.study.planning.search import Found, Planned, finished, planned, search
 from trainsim.study.planning.space import space_of
 from trainsim.study.runner import Runner
+from trainsim.study.store import Store
 from trainsim.study.trial import Measures, Trial, as_scenario
 
 if TYPE_CHECKING:
@@ -167,6 +168,15 @@ class Plan:
         return card(plan_sections(self))
 
 
+class Running(TypedDict, total=False):
+    """Who runs the layouts, as ``Runner`` takes it."""
+
+    workers: int | None
+    progress: bool | None
+    backend: str | None
+    store: Store | str | Path | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked of a plan: ``objective``, values of axes by path (``grid``), axes to ``keep`` as they are, how many
@@ -187,8 +197,7 @@ def plan(
     grid: Mapping[str, Sequence[Any]] | None = None,
     keep: Sequence[str] = (),
     top: int = TOP,
-    workers: int | None = None,
-    progress: bool | None = None,
+    **running: Unpack[Running],
 ) -> DataFrame:
     """The best layouts of *scenario* (or the file or name) on its machine: a row each, the best first.
 
@@ -198,15 +207,15 @@ def plan(
     first is the best of all. ``objective``: time, cost or memory. Columns: ``layout`` in words, ``changes`` (as
     ``Scenario.replace`` takes them), ``step_time_s``, ``over_best`` (a part), ``tokens_per_s_per_gpu``, ``mfu``,
     ``bubble_fraction``, ``exposed_communication_s``, ``needed_memory_bytes``, ``fits``, ``days`` and ``cost`` (where
-    tokens and a price are given), ``why`` the best is better. ``workers`` and ``progress`` are those of ``sweep``.
-    Raises ScenarioError where nothing fits, and what resolving the scenario raises.
+    tokens and a price are given), ``why`` the best is better. ``workers``, ``progress``, ``backend`` and
+    ``store`` are those of ``sweep``. Raises ScenarioError where nothing fits, and what resolving the scenario raises.
 
-    >>> small = {"model": "gpt2-xl", "cluster": {"topology": "dgx1_v100", "nodes": 1}, "training": {"global_batch": 64}}
-    >>> table = plan(Scenario.from_dict(small), keep=["training.recompute", "parallel.sequence_parallel"])
-    >>> table.step_time_s.is_monotonic_increasing
-    True
+    >>> small = {"model": "gpt2-xl", "cluster": {"topology": "dgx_a100", "nodes": 1}, "training": {"global_batch": 64}}
+    >>> table = plan(Scenario.from_dict(small), grid={"training.micro_batch": [4]}, keep=["parallel.pp"], top=2)
+    >>> table.step_time_s.is_monotonic_increasing, table.layout[0]
+    (True, 'tp1 pp1 dp8, micro-batch 4, no recompute, zero1')
     """
-    runner = Runner(keep=planned, workers=workers, progress=progress)
+    runner, progress = Runner(keep=planned, **running), running.get("progress")
     question = Question(objective=objective, grid=grid or {}, keep=keep, top=top, runner=runner, progress=progress)
     found = plan_for(as_scenario(scenario), question)
     _ = found.best

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 
-from trainsim.report.progress import bar
+from trainsim.report.progress import Advance, bar
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.bounding import Bounded, bounded, roots
@@ -122,7 +122,7 @@ class _Runs:
         size = BATCH if len(self.tried) >= FEW else 1
         return list(islice((b for b in hopes if b.layout not in self.seen and self._worth(b)), size))
 
-    def run(self, batch: Sequence[Bounded], advance: Callable[[], None]) -> None:
+    def run(self, batch: Sequence[Bounded], advance: Advance) -> None:
         trials = [Trial(base=self.base, parts=(b.layout.change(self.base),)) for b in batch]
         outcomes = self.runner.run_under(advance, trials)
         for bound, outcome in zip(batch, outcomes, strict=True):
