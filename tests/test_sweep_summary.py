@@ -15,6 +15,7 @@ import trainsim as ts
 from tests.test_cli import SMALL, status
 from tests.test_sweep import BASE
 from trainsim.errors import ScenarioError
+from trainsim.report.style import GIB
 from trainsim.study.sweep import run_design
 from trainsim.study.sweep_summary import BINS, Objective, pareto_front, summarize
 from trainsim.study.swept import SweptPoint, read_frame
@@ -27,7 +28,8 @@ def ran(
     tokens = batch * 100 / step
     return Measures(
         step_time=step, tokens_per_s=tokens, tokens_per_s_per_gpu=tokens / gpus, mfu=0.4, hfu=0.4, bubble_fraction=0.1,
-        peak_memory=memory, needed_memory=memory, capacity=80.0, full=memory / 80, gpus_fit=fits, fits=fits,
+        peak_memory=memory, needed_memory=memory, capacity=80.0 * GIB, full=memory / 80.0 / GIB, gpus_fit=fits,
+        fits=fits,
         complaint="", warnings=0, global_batch=batch, gpus=gpus, **more,
     )  # fmt: skip
 
