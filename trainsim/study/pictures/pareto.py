@@ -33,7 +33,8 @@ def pareto(axes: Sequence[str], points: Sequence[SweptPoint], summary: Summary) 
     counted."""
     ran = [point for point in points if point.ran]
     capacity = max((point.ran.capacity for point in ran if point.ran), default=1.0)
-    end = max([BEYOND * capacity, *(_memory(point) * 1.05 for point in summary.front)])
+    most = max(map(_memory, ran), default=0.0)
+    end = max([1.06 * capacity, min(BEYOND * capacity, 1.05 * most), *(1.05 * _memory(p) for p in summary.front)])
     shown = [point for point in ran if _memory(point) <= end]
     figure = new_figure(figsize=SIZE, dpi=DPI, facecolor="white")
     plot = figure.add_axes((0.085, 0.16, 0.735, 0.705))
