@@ -21,6 +21,7 @@ from trainsim.study.planning.objectives import objectives
 from trainsim.study.planning.own import own_layout
 from trainsim.study.planning.plan import Question, plan_for
 from trainsim.study.planning.search import planned, search
+from trainsim.study.planning.sizing import size_for
 from trainsim.study.planning.space import AXES, space_of
 from trainsim.study.runner import Runner
 
@@ -229,6 +230,56 @@ def test_days_and_cost_are_listed(scenario_file: Path) -> None:
     words = ["plan", str(scenario_file), "--tokens", "1B", "--price", "2", "--json", "--top", "1", *GRID]
     (choice,) = json.loads(CliRunner().invoke(app, words).stdout)["choices"]
     assert choice["cost"] == pytest.approx(choice["days"] * 24 * 8 * 2)
+
+
+def test_the_smallest_machine_that_is_quick_enough() -> None:
+    """Twice the GPUs are less than twice as fast, so the answer is a machine beside which a smaller one is too slow."""
+    base = small(training__tokens="100B", simulation__detail="block", cluster__price_per_gpu_hour=2.0)
+    one = plan_for(base.replace({"cluster.nodes": 1}), asked(top=1)).best.ran.measured
+    assert one.days is not None
+    sizing = size_for(base, asked(), days=one.days / 3, most=32)
+    assert sizing.answer is not None
+    smaller = [size for size in sizing.sizes if size.nodes < sizing.answer.nodes]
+    assert [size.nodes for size in sizing.sizes] == [1, 2, 3, 4]
+    assert smaller
+    assert not any(map(sizing.serves, smaller))
+    assert sizing.answer.plan.base.spec.training.global_batch == 32
+    data = sizing.to_dict()
+    assert data["answer"]["gpus"] == sizing.answer.gpus
+
+
+def test_no_machine_is_quick_enough() -> None:
+    sizing = size_for(small(training__tokens="100B", simulation__detail="block"), asked(), days=1e-3, most=8)
+    assert sizing.answer is None
+    assert [size.gpus for size in sizing.sizes] == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "words"),
+    [
+        ({}, {"days": 30, "most": 64}, "tokens"),
+        ({"training__tokens": "1B"}, {"days": 0, "most": 64}, "days=0"),
+        ({"training__tokens": "1B"}, {"days": float("nan"), "most": 64}, "days=nan"),
+        ({"training__tokens": "1B"}, {"days": 30, "most": 3}, "max_gpus=3: wants 4 or more"),
+    ],
+)
+def test_a_size_that_cannot_be_asked_for(changes: dict[str, Any], given: dict[str, Any], words: str) -> None:
+    with pytest.raises(TrainsimError, match=words):
+        size_for(small(**changes), asked(), **given)
+
+
+@pytest.mark.parametrize("words", [["--days", "30"], ["--max-gpus", "64"]])
+def test_half_a_question_is_refused(scenario_file: Path, words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["plan", str(scenario_file), *words])
+    assert "add --" in str(done.exception)
+
+
+def test_a_layout_that_the_machine_has_no_room_for_is_told() -> None:
+    """The scenario's own degrees do not divide the GPUs: the plan goes on, and says why they are not compared."""
+    found = plan_for(small(parallel__tp=4, parallel__pp=8), asked(top=1))
+    assert found.now is None
+    assert "does not divide the GPUs" in found.not_now
+    assert found.choices
 
 
 def test_layouts_say_what_they_are() -> None:

@@ -14,7 +14,9 @@ from trainsim.cli.writing import default_folder, folder_for, print_json, print_l
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from trainsim.study.planning.plan import Plan
+    from trainsim.scenario.scenario import Scenario
+    from trainsim.study.planning.answer import Plan
+    from trainsim.study.planning.plan import Question
 
 Top = Annotated[int, typer.Option("--top", metavar="N", help="Layouts to list.")]
 Keep = Annotated[
@@ -24,16 +26,16 @@ Values = Annotated[
     list[str],
     typer.Option("--grid", metavar="PATH=V1,V2,...", help="Choose among these values of an axis, or of any field."),
 ]
-
-
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Chart and scenarios: default out/plan_SCENARIO/.")
 ]
-
-
 Wanted = Annotated[
     str, typer.Option("--objective", metavar="WHAT", help="What to have least of: time, cost or memory.")
 ]
+Days = Annotated[
+    float | None, typer.Option("--days", metavar="D", help="How many GPUs train it in so many days? With --max-gpus.")
+]
+MaxGpus = Annotated[int | None, typer.Option("--max-gpus", metavar="N", help="GPUs that --days may ask for.")]
 NoFiles = Annotated[bool, typer.Option("--no-files", help="Write nothing.")]
 
 
@@ -45,6 +47,8 @@ def plan(
     top: Top = 10,
     grid: Values = [],  # noqa: B006
     keep: Keep = [],  # noqa: B006
+    days: Days = None,
+    max_gpus: MaxGpus = None,
     tokens: Tokens = None,
     price: Price = None,
     out: Out = None,
@@ -66,12 +70,13 @@ def plan(
     values = grids_of(grid)
     base = load(scenario, with_cost(changes, tokens, price), tried=values)
     check_cost(base, price)
-    if no_files and out:
-        raise ScenarioError("--no-files writes nothing: leave out --out, or --no-files")
-    writes = out is not None or not (no_files or as_json)
-    folder = folder_for(out or _folder(default_folder(base, changes))) if writes else None
     runner = Runner(keep=planned, workers=workers, backend=backend, store=store)
-    found = plan_for(base, Question(objective=objective, grid=values, keep=keep, top=top, runner=runner))
+    question = Question(objective=objective, grid=values, keep=keep, top=top, runner=runner)
+    if days is not None or max_gpus is not None:
+        _sized(base, question, days, max_gpus, as_json=as_json)
+        return
+    folder = _chosen(out, _folder(default_folder(base, changes)), writes=not (no_files or as_json), refused=no_files)
+    found = plan_for(base, question)
     print_json(found.to_dict()) if as_json else render(found)
     if folder and found.choices:
         _write(found, folder, as_json=as_json)
@@ -79,6 +84,26 @@ def plan(
         raise KeyboardInterrupt
     if not found.choices:
         raise ScenarioError(found.nothing)
+
+
+def _sized(base: Scenario, question: Question, days: float | None, most: int | None, *, as_json: bool) -> None:
+    """How many GPUs are enough."""
+    from trainsim.study.planning.sizing import size_for
+
+    if days is None or most is None:
+        missing = "--days 30" if days is None else "--max-gpus 1024"
+        raise ScenarioError(f"--days and --max-gpus ask together how many GPUs are enough; add {missing}")
+    sizing = size_for(base, question, days=days, most=most)
+    print_json(sizing.to_dict()) if as_json else render(sizing)
+    if sizing.interrupted:
+        raise KeyboardInterrupt
+
+
+def _chosen(out: Path | None, usual: Path, *, writes: bool, refused: bool) -> Path | None:
+    """The folder to write to, if any."""
+    if out is not None and refused:
+        raise ScenarioError("--no-files writes nothing: leave out --out, or --no-files")
+    return folder_for(out or usual) if out is not None or writes else None
 
 
 def _folder(usual: Path) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from trainsim.contracts.job import Job
+from trainsim.errors import InvalidPlan
 from trainsim.scenario import layout as layouts_of
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules.lookup import facts
-from trainsim.study.planning.layout import Layout
+from trainsim.study.planning.layout import Layout, at
 
 TOKENS = 1 << 22
 """Tokens of a step where nobody says: 4M, as in the pretraining of Llama 2 (Touvron et al. 2023, arXiv 2307.09288,
@@ -44,14 +45,38 @@ def recompute_of(scenario: Scenario) -> object:
     return scenario.spec.model_dump(exclude_none=True)["training"]["recompute"]
 
 
+UNCUT: dict[str, object] = {
+    **dict.fromkeys(("parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "pipeline.chunks"), 1),
+    **dict.fromkeys(("parallel.dp", "parallel.etp", "pipeline.schedule", "pipeline.layout", "pipeline.group")),
+    **dict.fromkeys(("training.global_batch", "training.gradient_accumulation", "training.micro_batch")),
+    **dict.fromkeys(("parallel.sequence_parallel", "training.moe_overlap"), False),
+}
+"""A layout that every machine has room for: the whole model on every GPU."""
+
+
+def any_job(scenario: Scenario) -> tuple[Job, str]:
+    """The job of *scenario*; where its own layout does not go with the machine, that of the uncut model, and why.
+
+    Raises what is wrong beside the layout.
+    """
+    try:
+        return scenario.resolve(), ""
+    except InvalidPlan as wrong:
+        given = scenario.to_dict()
+        changes = {path: value for path, value in UNCUT.items() if at(given, path) not in (None, value)}
+        return scenario.replace(changes).resolve(), wrong.reason
+
+
 def with_batch(scenario: Scenario) -> tuple[Scenario, str]:
     """*scenario* with the sequences of a step that layouts are compared for, and what was assumed, in words."""
     training = scenario.spec.training
-    if training.global_batch is not None or training.gradient_accumulation is not None:
+    if training.gradient_accumulation is not None:
         batch = scenario.resolve().training.global_batch
         return scenario.replace({"training.global_batch": batch, "training.gradient_accumulation": None}), ""
-    job = scenario.resolve()
-    batch = max(job.parallel.ranks, 1 << max(0, round(TOKENS / job.training.sequence_length).bit_length() - 1))
-    tokens = f"{batch} sequences ({batch * job.training.sequence_length:,} tokens)"
-    words = f"training.global_batch = {tokens}: not given; about 4M tokens, as Llama 2 was trained"
-    return scenario.replace({"training.global_batch": batch}), words
+    if training.global_batch is not None:
+        return scenario, ""
+    job, _ = any_job(scenario)
+    length = job.training.sequence_length
+    batch = max(job.parallel.ranks, 1 << max(0, round(TOKENS / length).bit_length() - 1))
+    words = f"training.global_batch = {batch} sequences ({batch * length:,} tokens): not given; about 4M tokens"
+    return scenario.replace({"training.global_batch": batch}), f"{words}, as Llama 2 was trained"

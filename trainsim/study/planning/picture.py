@@ -12,7 +12,7 @@ from trainsim.units import format_time
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from trainsim.study.planning.plan import Choice, Plan
+    from trainsim.study.planning.answer import Choice, Plan
 
 GIB = 2.0**30
 ROOM, FULL = "#9fd19b", "#f5e39a"

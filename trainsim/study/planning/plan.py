@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from trainsim.analysis.kinds import TITLES
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
-from trainsim.study.planning.bounding import Bounded
+from trainsim.study.planning.answer import Choice, Plan
 from trainsim.study.planning.layout import Layout
-from trainsim.study.planning.objectives import objectives
-from trainsim.study.planning.own import own_layout, with_batch
+from trainsim.study.planning.objectives import Objective, objectives
+from trainsim.study.planning.own import any_job, own_layout, with_batch
 from trainsim.study.planning.search import Found, Planned, finished, planned, search
 from trainsim.study.planning.space import space_of
 from trainsim.study.runner import Runner
 from trainsim.study.store import Store
-from trainsim.study.trial import Measures, Trial, as_scenario
+from trainsim.study.trial import Outcome, Trial, as_scenario
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from pandas import DataFrame
-    from rich.console import RenderableType
 
 TOP = 10
 """Layouts that a plan lists."""
@@ -32,140 +30,6 @@ WORTH = 0.002
 """Part of the step from which on a difference is worth a word."""
 WORDS = {**TITLES, "compute": "kernels", "recompute": "recomputation", "other": "host and copies"}
 """Rows of the breakdown in words."""
-COLUMNS = (
-    "layout", "changes", "step_time_s", "over_best", "tokens_per_s_per_gpu", "mfu", "bubble_fraction",
-    "exposed_communication_s", "needed_memory_bytes", "fits", "days", "cost", "why",
-)  # fmt: skip
-EXPOSED = ("tp", "cp", "ep", "pp", "dp")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A layout that was run and fits: its numbers, what to ``change`` in the scenario, and ``why`` the best is better,
-    in words (nothing for the best)."""
-
-    layout: Layout
-    changes: Mapping[str, Any]
-    ran: Planned
-    over_best: float = 0.0
-    why: str = ""
-
-    @property
-    def exposed(self) -> float:
-        """Seconds of the mean rank in communication that nothing hides."""
-        return sum(self.ran.breakdown.get(part, 0.0) for part in EXPOSED)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; seconds and bytes."""
-        measured = self.ran.measured
-        return {
-            "layout": self.layout.title,
-            "changes": dict(self.changes),
-            "step_time_s": measured.step_time,
-            "over_best": self.over_best,
-            "tokens_per_s_per_gpu": measured.tokens_per_s_per_gpu,
-            "mfu": measured.mfu,
-            "bubble_fraction": measured.bubble_fraction,
-            "exposed_communication_s": self.exposed,
-            "needed_memory_bytes": measured.needed_memory,
-            "fits": measured.fits,
-            "days": measured.days,
-            "cost": measured.cost,
-            "why": self.why or None,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The best layouts of a scenario, the first one ``best``; how many ``layouts`` there are, and what became of the
-    others: ``refused`` by reason, ``too_large`` for memory, ``slower`` for sure (they have at least ``rest`` of what is
-    to be small), ``run``. ``now`` is the scenario as it is, where it can be run. ``assumed`` are values that nobody
-    gave. ``interrupted``: not all was looked at."""
-
-    base: Scenario
-    objective: str
-    choices: tuple[Choice, ...]
-    layouts: int
-    refused: Mapping[str, int]
-    too_large: int
-    slower: int
-    run: int
-    rest: float | None
-    capacity: float
-    smallest: Bounded | None = None
-    now: Choice | None = None
-    assumed: tuple[str, ...] = ()
-    interrupted: bool = False
-
-    @property
-    def best(self) -> Choice:
-        """The first of ``choices``. Raises ScenarioError where nothing fits."""
-        if not self.choices:
-            raise ScenarioError(self.nothing)
-        return self.choices[0]
-
-    @property
-    def nothing(self) -> str:
-        """In words why there is no choice, and what would make one."""
-        if not self.layouts:
-            return (
-                "no layout divides: sequences per step, GPUs and layers have no degrees in common; another "
-                "training.global_batch or cluster.nodes would"
-            )
-        if self.smallest is None:
-            reasons = "; ".join(list(self.refused)[:2])
-            return f"none of the {self.layouts:,} layouts can be run: {reasons}"
-        need, have = self.smallest.nbytes / 2**30, self.capacity / 2**30
-        return (
-            f"none of the {self.layouts:,} layouts fits: the smallest, {self.smallest.layout.title}, needs {need:.1f} "
-            f"GiB of {have:.1f}; more cluster.nodes, another cluster.gpu or sharding.offload.optimizer = cpu would help"
-        )
-
-    def scenario(self, number: int = 0) -> Scenario:
-        """The scenario of the choice with that *number*, from 0."""
-        return self.base.replace(self.choices[number].changes)
-
-    def frame(self) -> DataFrame:
-        """A row per choice, the best first."""
-        from pandas import DataFrame
-
-        frame = DataFrame([choice.to_dict() for choice in self.choices], columns=list(COLUMNS))
-        frame.attrs["interrupted"] = self.interrupted
-        return frame
-
-    def chart(self) -> Figure:
-        """Where the time of each choice goes, as a matplotlib figure."""
-        from trainsim.study.planning.picture import picture
-
-        return picture(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data with stable keys; seconds and bytes."""
-        return {
-            "name": self.base.name,
-            "objective": self.objective,
-            "layouts": self.layouts,
-            "refused": dict(self.refused),
-            "too_large": self.too_large,
-            "slower": self.slower,
-            "run": self.run,
-            "capacity_bytes": self.capacity,
-            "assumed": list(self.assumed),
-            "now": self.now.to_dict() if self.now else None,
-            "choices": [choice.to_dict() for choice in self.choices],
-        }
-
-    def __rich__(self) -> RenderableType:
-        from trainsim.study.planning.sections import plan_sections
-        from trainsim.tables.terminal import rich_sections
-
-        return rich_sections(plan_sections(self))
-
-    def _repr_html_(self) -> str:
-        from trainsim.study.planning.sections import plan_sections
-        from trainsim.tables.page import card
-
-        return card(plan_sections(self))
 
 
 class Running(TypedDict, total=False):
@@ -229,56 +93,68 @@ def plan_for(scenario: Scenario, question: Question) -> Plan:
         raise ScenarioError(f"top={top}: wants how many layouts to list, 1 or more")
     base, assumed = with_batch(scenario)
     coarse = base.replace({"simulation.detail": "block", "simulation.steps": 1})
-    own = own_layout(coarse, coarse.resolve())
+    job, wrong = any_job(coarse)
+    own = None if wrong else own_layout(coarse, job)
     space = list(space_of(coarse, question.grid, question.keep))
-    layouts = space if question.grid or own in space else [own, *space]
+    layouts = space if own is None or question.grid or own in space else [own, *space]
     found = search(coarse, layouts, objective=objective, runner=runner, top=top, progress=question.progress)
-    now = Trial(base=base, name="as it is")
+    here: Outcome[Planned] | None = None
     if not found.interrupted:
-        same = base == coarse
-        trials = [] if same else [Trial(base=base, parts=(t.layout.change(base),)) for t in found.best[:top]]
-        *outcomes, here = runner.run([*trials, now], "finish")
+        trials = [Trial(base=base, parts=(t.layout.change(base),)) for t in found.best[:top]] if base != coarse else []
+        *outcomes, here = runner.run([*trials, Trial(base=base, name="as it is")], "finish")
         found = finished(found, outcomes, objective)
-        return _plan(base, found, question, here=here.value, own=own, assumed=assumed)
-    return _plan(base, found, question, here=None, own=own, assumed=assumed)
-
-
-def _plan(base: Scenario, found: Found, question: Question, *, here: Planned | None, own: Layout, assumed: str) -> Plan:
-    score = objectives[question.objective].of
-    best = [t for t in found.best[: question.top] if t.ran]
-    first = best[0].ran if best else None
-    refused = Counter(b.refused for b in found.bounds if b.refused)
-    failures = Counter(t.outcome.failure.reason for t in found.tried if t.outcome.failure)
-    large = [b for b in found.bounds if not b.refused and not b.fits]
-    now = None
-    if here is not None:
-        now = _choice(base, own, here, first or here, score)
+    choices = _choices(base, found, top, objective)
     return Plan(
         base=base,
         objective=question.objective,
-        choices=tuple(_choice(base, t.layout, t.ran, first, score) for t in best if t.ran and first),
-        layouts=len(found.bounds),
-        refused=dict((refused + failures).most_common()),
-        too_large=len(large),
-        slower=sum(b.fits for b in found.bounds) - len(found.tried),
-        run=len(found.tried),
-        rest=found.rest,
-        capacity=base.resolve().cluster.memory_per_gpu,
-        smallest=min(large, key=lambda b: b.nbytes, default=None),
-        now=now,
+        choices=choices,
+        **_rest(found),
+        capacity=job.cluster.memory_per_gpu,
+        now=_now(base, own, here, choices, objective),
+        not_now=here.failure.reason if here and here.failure else "",
         assumed=(assumed,) if assumed else (),
         interrupted=found.interrupted,
     )
 
 
-def _choice(base: Scenario, layout: Layout, ran: Planned, best: Planned, score: Callable[[Measures], float]) -> Choice:
+def _choices(base: Scenario, found: Found, top: int, objective: Objective) -> tuple[Choice, ...]:
+    best = [(t.layout, t.ran) for t in found.best[:top] if t.ran]
+    return tuple(_choice(base, layout, ran, best[0][1], objective) for layout, ran in best)
+
+
+def _choice(base: Scenario, layout: Layout, ran: Planned, best: Planned, objective: Objective) -> Choice:
     return Choice(
         layout=layout,
         changes=layout.changes(base),
         ran=ran,
-        over_best=score(ran.measured) / score(best.measured) - 1,
+        over_best=objective.of(ran.measured) / objective.of(best.measured) - 1,
         why="" if ran is best else _why(ran, best),
     )
+
+
+def _now(
+    base: Scenario, own: Layout | None, here: Outcome[Planned] | None, choices: Sequence[Choice], objective: Objective
+) -> Choice | None:
+    """The scenario as it is, beside the best."""
+    if own is None or here is None or here.value is None:
+        return None
+    return _choice(base, own, here.value, choices[0].ran if choices else here.value, objective)
+
+
+def _rest(found: Found) -> dict[str, Any]:
+    """What became of the layouts that are not chosen."""
+    refused = Counter(b.refused for b in found.bounds if b.refused)
+    failures = Counter(t.outcome.failure.reason for t in found.tried if t.outcome.failure)
+    large = [b for b in found.bounds if not b.refused and not b.fits]
+    return {
+        "layouts": len(found.bounds),
+        "refused": dict((refused + failures).most_common()),
+        "too_large": len(large),
+        "slower": sum(b.fits for b in found.bounds) - len(found.tried),
+        "run": len(found.tried) - failures.total(),
+        "rest": found.rest,
+        "smallest": min(large, key=lambda b: b.nbytes, default=None),
+    }
 
 
 def _why(other: Planned, best: Planned) -> str:

@@ -10,12 +10,13 @@ from trainsim.analysis.training_cost import in_days
 from trainsim.study.planning.objectives import objectives
 from trainsim.study.trial import verdict, word
 from trainsim.tables.blocks import Block, Bullets, Paragraph, Section
-from trainsim.tables.cells import Cell, Unit
+from trainsim.tables.cells import Cell, Sign, Unit
 from trainsim.tables.table import Column, Table
 from trainsim.units import format_count, format_time
 
 if TYPE_CHECKING:
-    from trainsim.study.planning.plan import Choice, Plan
+    from trainsim.study.planning.answer import Choice, Plan
+    from trainsim.study.planning.sizing import Size, Sizing
 
 REASONS = 3
 """Reasons for refusing layouts that are worth a line."""
@@ -87,7 +88,7 @@ def _now(planned: Plan) -> str:
     """How the scenario as it is compares."""
     now = planned.now
     if now is None:
-        return "The scenario as it is cannot be run."
+        return f"As it is it cannot be run: {planned.not_now}" if planned.not_now else "It was not run as it is."
     best, measured = planned.best.ran.measured, now.ran.measured
     if now.layout == planned.best.layout:
         return "The first one is the scenario as it is."
@@ -102,3 +103,38 @@ def _command(choice: Choice) -> str:
         return "nothing to change"
     values = {path: word(value).replace(" ", "") for path, value in choice.changes.items()}
     return join(part for path, value in values.items() for part in ("--set", f"{path}={value}"))
+
+
+def sizing_sections(sizing: Sizing) -> list[Section]:
+    """How many GPUs are enough, and what each machine that was looked at takes."""
+    answer = sizing.answer
+    paid = any(size.best and size.best.ran.measured.cost is not None for size in sizing.sizes)
+    rows = [_size(size, sizing.serves(size), paid=paid) for size in sizing.sizes]
+    columns = (
+        Column("GPUs", Unit.WHOLE), Column("best layout", wraps=True), Column("step", Unit.TIME), Column("days"),
+        Column("GPU-hours", Unit.COUNT, priority=1), *([Column("cost")] if paid else []), Column(),
+    )  # fmt: skip
+    if answer is None or answer.best is None:
+        words = f"No machine of up to {sizing.most:,} GPUs is quick enough for {in_days(sizing.days)}."
+        told = Paragraph(words, "bad")
+    else:
+        measured = answer.best.ran.measured
+        likely = ""
+        if measured.days_low is not None and measured.days_high is not None:
+            likely = f", likely {in_days(measured.days_low, measured.days_high)}"
+        words = f"{answer.gpus:,} GPUs ({answer.nodes:,} nodes) train it in {in_days(measured.days or 0.0)}{likely}."
+        told = Paragraph(words, "strong")
+    table = Table(columns=columns, rows=tuple(rows))
+    stopped = [Paragraph("interrupted: not all machines were looked at", "doubtful")] if sizing.interrupted else []
+    return [Section(f"{sizing.base.name}: over in {in_days(sizing.days)}", (told, *stopped, table))]
+
+
+def _size(size: Size, serves: bool, *, paid: bool) -> tuple[Cell, ...]:
+    if size.best is None:
+        return size.gpus, size.plan.nothing, None, None, None, *([None] if paid else []), Sign("nothing fits", "bad")
+    measured = size.best.ran.measured
+    return (
+        size.gpus, size.best.layout.title, measured.step_time, in_days(measured.days or 0.0), measured.gpu_hours,
+        *([format_count(measured.cost) if measured.cost is not None else None] if paid else []),
+        Sign("in time", "good") if serves else Sign("too long", "quiet"),
+    )  # fmt: skip

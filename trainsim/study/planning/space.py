@@ -21,7 +21,7 @@ from trainsim.scenario.scenario import Scenario
 from trainsim.schedules import schedules
 from trainsim.sharding import strategies
 from trainsim.study.planning.layout import Layout
-from trainsim.study.planning.own import recompute_of
+from trainsim.study.planning.own import any_job, recompute_of
 
 Values = Callable[[Scenario, Job], Sequence[Any]]
 
@@ -77,7 +77,7 @@ def _micro_batch(scenario: Scenario, job: Job) -> Sequence[int]:
 
 def _schedule(scenario: Scenario, job: Job) -> Sequence[str]:
     usual = ORDERS.get(job.framework.family, USUAL_ORDERS)
-    if job.training.moe_overlap:  # it sets the order of passes itself
+    if scenario.spec.training.moe_overlap:  # it sets the order of passes itself
         return usual
     own = [job.pipeline.schedule] if job.parallel.pp > 1 else []
     return list(dict.fromkeys((*usual, *own)))
@@ -240,7 +240,7 @@ def space_of(scenario: Scenario, grid: Mapping[str, Sequence[Any]] | None = None
     >>> space.axes["parallel.tp"], len(list(space)) > 100
     ([1, 2, 4, 8], True)
     """
-    job, grid = scenario.resolve(), dict(grid or {})
+    (job, _), grid = any_job(scenario), dict(grid or {})
     for path in keep:
         if path not in AXES:
             near = nearest(path, AXES)
@@ -257,6 +257,6 @@ def space_of(scenario: Scenario, grid: Mapping[str, Sequence[Any]] | None = None
         axes=axes,
         others=grid,
         gpus=job.parallel.ranks,
-        global_batch=job.training.global_batch,
+        global_batch=scenario.spec.training.global_batch or job.training.global_batch,
         layers=job.model.layers,
     )
