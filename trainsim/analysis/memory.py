@@ -248,8 +248,8 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
     first = [getattr(static, name, 0.0) * (name != "slack") for name in CATEGORIES]
     size = len(changes.times) + 2
     held = [
-        _level(changes, k, bytes_) if changing[k] else np.broadcast_to(np.float64(bytes_), size)
-        for k, bytes_ in enumerate(first)
+        _level(changes, k, nbytes) if changing[k] else np.ndarray(size, np.float64, np.float64(nbytes), strides=(0,))
+        for k, nbytes in enumerate(first)
     ]
     slack, framework, cache = (CATEGORIES.index(name) for name in ("slack", "framework", "kv_cache"))
     given_out = _sum(held) - held[framework] - held[cache]
@@ -265,7 +265,11 @@ def _stage(lanes: Lanes, rank_class: int, changes: _MemoryChanges) -> StageMemor
         returned=static.returned,
         at_peak={category: float(held[row][at]) for row, category in enumerate(CATEGORIES)},
         times=times,
-        levels={category: held[row] for row, category in enumerate(CATEGORIES) if held[row].any()},
+        levels={
+            category: held[row]
+            for row, category in enumerate(CATEGORIES)
+            if first[row] or ((changing[row] or row == slack) and held[row].any())
+        },
     )
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,9 +90,14 @@ class TaskFacts(NamedTuple):
         >>> TaskFacts.of(template).holdings
         (Holding(span=1, category='activations', nbytes=8.0, waited=False, told=False),)
         """
-        timed = [0, *_counted(isinstance(i, Kernel | Meet) for i in template.instructions)]
-        waits = [0, *_counted(isinstance(i, Wait) for i in template.instructions)]
-        signals = [0, *_counted(isinstance(i, Signal) for i in template.instructions)]
+        timed, waits, signals = [0], [0], [0]
+        for i in template.instructions:
+            kind = type(i)
+            timed.append(timed[-1] + (kind is Kernel or kind is Meet))
+            waits.append(waits[-1] + (kind is Wait))
+            signals.append(signals[-1] + (kind is Signal))
+        if not template.holds:
+            return cls(template.work, template.chunk, timed[-1])
         behind = {spans: at for at, spans in reversed(list(enumerate(timed)))}  # just behind the last of so many spans
         ahead = {spans: at for at, spans in enumerate(timed)}  # just ahead of the next
         net: dict[tuple[int, str, bool, bool], float] = {}  # what comes and goes between two spans was never there
@@ -103,10 +107,6 @@ class TaskFacts(NamedTuple):
             net[key] = net.get(key, 0.0) + hold.nbytes
         holdings = [Holding(*key[:2], nbytes, *key[2:]) for key, nbytes in net.items() if nbytes]
         return cls(template.work, template.chunk, timed[-1], tuple(holdings))
-
-
-def _counted(flags: Iterable[bool]) -> Iterator[int]:
-    return accumulate(map(int, flags))
 
 
 class Tasks(NamedTuple):

@@ -60,6 +60,17 @@ class Clock(Environment):
         ]
         heapq.heapify(self._queue)
 
+    def run_out(self) -> None:
+        """Let all happen that is on the agenda, and what comes of it: ``run`` without a call for each event."""
+        queue = self._queue
+        while queue:
+            self._now, _, _, event = heapq.heappop(queue)
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise event._value
+
     def rewind(self) -> None:
         """Start again at 0; nothing is on the agenda."""
         self._now = 0

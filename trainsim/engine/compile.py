@@ -48,7 +48,7 @@ class Compiler:
         self.runs: list[Run] = known.runs if known else []
         self.works: Works = known.works if known else Works(quotient, shared.uses)
         self._run_number: dict[Any, int] = known._run_number if known else {}
-        self._labels: dict[tuple[int, int, int], tuple[Label, ...]] = known._labels if known else {}
+        self._labels: dict[tuple[int, ...], tuple[Label, ...]] = known._labels if known else {}
         self.lanes: list[Chain] = []
         self.messages: dict[str, Messages] = {}
         self.joints = Joints(clock, len(quotient.groups), self.runs)
@@ -162,19 +162,19 @@ class Compiler:
 
     def _number(self, template: Template, first: int, phases: Phases) -> int:
         """The number of the trace's run for these phases, from the template's instruction *first* on."""
-        size = len(phases.volumes)
-        key = id(template), first, size, id(phases)
+        labels = self._labels_of(template, first, len(phases.volumes))
+        key = id(labels), id(phases)
         number = self._run_number.get(key)
         if number is None:
             number = self._run_number[key] = len(self.runs)
             starts = (0.0, *phases.ends[:-1])
-            self.runs.append(Run(self._labels_of(template, first, size), starts, starts, phases.ends))
+            self.runs.append(Run(labels, starts, starts, phases.ends))
         return number
 
     def _labels_of(self, template: Template, first: int, size: int) -> tuple[Label, ...]:
-        key = id(template), first, size
+        some = template.instructions[first : first + size]
+        key = tuple(map(id, some))  # stages that are alike share instructions
         if key not in self._labels:
-            some = template.instructions[first : first + size]
             self._labels[key] = tuple(Label(i.name, i.kind, i.stream, i.layer, i.payloads) for i in some)  # type: ignore[union-attr]
         return self._labels[key]
 

@@ -56,7 +56,7 @@ def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
         watch(clock, actors, chains, compiler.lanes)
     for chain in chains:
         clock.carry_out(chain.process(), chain)
-    clock.run()
+    clock.run_out()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)
     return _trace(quotient, compiler, chains, weaver, tick=tick, events=clock.scheduled())

@@ -204,7 +204,7 @@ class Room:
             chain.tasks = tasks
         for chain in (*(c for c in chains if c.number not in score.leaders), *(chains[k] for k in score.leaders)):
             self.clock.process(chain.process())  # those that follow compute are there first
-        self.clock.run()
+        self.clock.run_out()
         for flags, microbatch in score.flags:
             flags.forget(microbatch)
         if not all(chain.over for chain in chains):
