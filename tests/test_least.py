@@ -54,6 +54,13 @@ def test_memory_is_exact_where_the_clock_has_no_say(sharding: str, order: tuple[
     assert least_bytes(work_out(result.job)) == pytest.approx(result.memory.needed, rel=1e-12)
 
 
+def test_the_fullest_rank_may_be_one_in_the_middle() -> None:
+    """Ranks with more layers than the first ones hold more, though fewer micro-batches are in flight there."""
+    base = scenario(pipeline={"schedule": "1f1b", "layout": [1, 1, 5, 1]}, parallel__pp=4, model__layers=8)
+    result = base.replace({"training.micro_batch": 4, "training.global_batch": 64}).run()
+    assert least_bytes(work_out(result.job)) == pytest.approx(result.memory.needed, rel=1e-12)
+
+
 @pytest.mark.parametrize(("pp", "chunks"), [(1, 1), (2, 1), (4, 1), (4, 2)])
 @pytest.mark.parametrize("framework", ["megatron-core", "deepspeed", "pytorch-fsdp2", "neutral"])
 def test_rearranged_parts_are_those_that_are_worked_out(framework: str, pp: int, chunks: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
@@ -37,14 +38,24 @@ ENOUGH = 4
 def least_bytes(parts: Parts, enough: float = inf) -> float:
     """Bytes that the fullest rank of a job cannot do without, at the least; *enough*: no more need to be found.
 
-    The first, the second and the last pipeline rank are looked at: one of them is the fullest of the usual orders.
+    The first, the second, the last, and each pipeline rank with more layers than those before it are looked at: one of
+    them is the fullest of the usual orders.
     """
-    last, most = parts.job.parallel.pp - 1, 0.0
-    for rank in dict.fromkeys((0, min(1, last), last)):
+    most = 0.0
+    for rank in _fullest(parts):
         most = max(most, _needed(parts, rank))
         if most > enough:
             break
     return most
+
+
+def _fullest(parts: Parts) -> Sequence[int]:
+    """Pipeline ranks of which one is the fullest."""
+    last = parts.job.parallel.pp - 1
+    layers = [sum(stage.layers for stage in parts.of_rank(rank)) for rank in range(last + 1)]
+    before = [0, *accumulate(layers, max)]
+    more = [rank for rank, here in enumerate(layers) if here > before[rank]]
+    return list(dict.fromkeys((0, min(1, last), last, *more)))
 
 
 def least_states(parts: Parts) -> float:
