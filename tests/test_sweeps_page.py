@@ -1,4 +1,4 @@
-"""docs/sweeps.md is run as it stands: its commands and its Python, in order."""
+"""docs/sweeps.md and docs/plan.md are run as they stand: their commands and their Python, in order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ import pytest
 
 from tests.test_cli import status
 
-PAGE = Path(__file__).parents[1] / "docs" / "sweeps.md"
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-COMMANDS = [line for kind, block in BLOCKS if not kind for line in block.splitlines() if line.startswith("trainsim ")]
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {"sweeps": (), "plan": (pytest.mark.slow,)}
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """(Language, text) of the blocks of a page."""
+    return re.findall(r"```(\w*)\n(.*?)```", (DOCS / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+COMMANDS = [
+    pytest.param(line, marks=marks)
+    for page, marks in PAGES.items()
+    for kind, block in blocks(page)
+    if not kind
+    for line in block.splitlines()
+    if line.startswith("trainsim ")
+]
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -26,9 +40,10 @@ def test_a_command_runs(
     assert capsys.readouterr().out
 
 
-def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "made"), [("sweeps", "frame"), ("plan", "best")])
+def test_its_python_runs(page: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(block for kind, block in BLOCKS if kind == "python")
+    code = "\n".join(block for kind, block in blocks(page) if kind == "python")
     names: dict[str, object] = {}
-    exec(compile(code, str(PAGE), "exec"), names)
-    assert "frame" in names
+    exec(compile(code, str(DOCS / page), "exec"), names)
+    assert made in names

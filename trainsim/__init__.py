@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trainsim.study.designs.samples import samples as samples
     from trainsim.study.designs.zipped import zipped as zipped
     from trainsim.study.explain import explain as explain
+    from trainsim.study.planning.picture import plan_chart as plan_chart
     from trainsim.study.planning.plan import plan as plan
     from trainsim.study.sweep import sweep as sweep
     from trainsim.study.sweep import sweep_summary as sweep_summary
@@ -57,6 +58,7 @@ _HOME = {
     "explain": "trainsim.study.explain:explain",
     "model": "trainsim.models.reading:load_model",
     "plan": "trainsim.study.planning.plan:plan",
+    "plan_chart": "trainsim.study.planning.picture:plan_chart",
     "replay": "trainsim.replaying:replay",
     "sweep": "trainsim.study.sweep:sweep",
     "sweep_plot": "trainsim.study.sweep_plot:sweep_plot",
@@ -81,6 +83,7 @@ __all__ = [
     "memory",
     "model",
     "plan",
+    "plan_chart",
     "replay",
     "samples",
     "schedule",

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "layout", "changes", "step_time_s", "over_best", "tokens_per_s_per_gpu", "mfu", "bubble_fraction",
-    "exposed_communication_s", "needed_memory_bytes", "fits", "days", "cost", "why",
+    "exposed_communication_s", "needed_memory_bytes", "capacity_bytes", "fits", "days", "cost", "why", "breakdown_s",
 )  # fmt: skip
+"""Of the table; ``breakdown_s`` are the seconds of each part of the step."""
 EXPOSED = ("tp", "cp", "ep", "pp", "dp")
 
 
@@ -53,10 +54,12 @@ class Choice:
             "bubble_fraction": measured.bubble_fraction,
             "exposed_communication_s": self.exposed,
             "needed_memory_bytes": measured.needed_memory,
+            "capacity_bytes": measured.capacity,
             "fits": measured.fits,
             "days": measured.days,
             "cost": measured.cost,
             "why": self.why or None,
+            "breakdown_s": dict(self.ran.breakdown),
         }
 
 
@@ -112,18 +115,20 @@ class Plan:
         return self.base.replace(self.choices[number].changes)
 
     def frame(self) -> DataFrame:
-        """A row per choice, the best first."""
+        """A row per choice, the best first; ``attrs`` have the scenario as it is (``now``) and how many layouts there
+        were."""
         from pandas import DataFrame
 
         frame = DataFrame([choice.to_dict() for choice in self.choices], columns=list(COLUMNS))
-        frame.attrs["interrupted"] = self.interrupted
+        now = self.now.to_dict() if self.now else None
+        frame.attrs |= {"name": self.base.name, "layouts": self.layouts, "now": now, "interrupted": self.interrupted}
         return frame
 
     def chart(self) -> Figure:
         """Where the time of each choice goes, as a matplotlib figure."""
-        from trainsim.study.planning.picture import picture
+        from trainsim.study.planning.picture import plan_chart
 
-        return picture(self)
+        return plan_chart(self.frame())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with stable keys; seconds and bytes."""

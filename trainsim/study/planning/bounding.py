@@ -19,7 +19,7 @@ from trainsim.garbage import no_search_for_cycles
 from trainsim.program.least_memory import least_bytes, least_states
 from trainsim.program.least_time import least_seconds
 from trainsim.program.parts import Parts, work_out
-from trainsim.program.rearranged import Rearranging
+from trainsim.program.rearranged import Rearranging, Shapes
 from trainsim.scenario import layout as layouts_of
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.scenario import Scenario
@@ -68,9 +68,9 @@ def _simple(recompute: Any) -> bool:
     return isinstance(recompute, str) or set(recompute) <= {"mode", "layers"}
 
 
-def _family(layout: Layout) -> tuple[str, int]:
-    """What layouts of one root that run their layers alike have in common."""
-    return repr(layout.recompute), layout.micro_batch
+def _family(layout: Layout) -> int:
+    """What layouts of one root that run their layers alike have in common, but for what is recomputed."""
+    return layout.micro_batch
 
 
 def bounded(base: Scenario, root: Sequence[Layout], advance: Callable[[], None] = lambda: None) -> list[Bounded]:
@@ -90,17 +90,18 @@ class _Known:
         self.base = base
         self.too_large: dict[object, float] = {}
         self._job: Job | None = None
-        self._last: tuple[tuple[str, int], Rearranging] | None = None
+        self._shapes = Shapes()
+        self._families: dict[int, Rearranging] = {}
 
     def parts(self, layout: Layout) -> Parts:
         """The parts of *layout*. Raises what resolving it raises, where no other has been resolved yet."""
         if self._job is None:
             self._job = self.base.replace(layout.changes(self.base)).resolve()
         job, family = job_of(self._job, layout), _family(layout)
-        if self._last is None or self._last[0] != family:
-            self._last = family, Rearranging(work_out(job))
-            return self._last[1].worked_out
-        return self._last[1].parts(job)
+        if family not in self._families:
+            self._families[family] = Rearranging(work_out(job), self._shapes)
+            return self._families[family].worked_out
+        return self._families[family].parts(job)
 
 
 def _bounded(known: _Known, layout: Layout) -> Bounded:

@@ -71,8 +71,9 @@ def plan(
     first is the best of all. ``objective``: time, cost or memory. Columns: ``layout`` in words, ``changes`` (as
     ``Scenario.replace`` takes them), ``step_time_s``, ``over_best`` (a part), ``tokens_per_s_per_gpu``, ``mfu``,
     ``bubble_fraction``, ``exposed_communication_s``, ``needed_memory_bytes``, ``fits``, ``days`` and ``cost`` (where
-    tokens and a price are given), ``why`` the best is better. ``workers``, ``progress``, ``backend`` and
-    ``store`` are those of ``sweep``. Raises ScenarioError where nothing fits, and what resolving the scenario raises.
+    tokens and a price are given), ``why`` the best is better, ``breakdown_s``. ``ts.plan_chart`` draws the table.
+    ``workers``, ``progress``, ``backend`` and ``store`` are those of ``sweep``. Raises ScenarioError where nothing
+    fits, and what resolving the scenario raises.
 
     >>> small = {"model": "gpt2-xl", "cluster": {"topology": "dgx_a100", "nodes": 1}, "training": {"global_batch": 64}}
     >>> table = plan(Scenario.from_dict(small), grid={"training.micro_batch": [4]}, keep=["parallel.pp"], top=2)
