@@ -112,9 +112,12 @@ def _folder(usual: Path) -> Path:
 
 def _write(found: Plan, folder: Path, *, as_json: bool) -> None:
     """The chart, the table, and the scenario of each layout."""
+    from trainsim.study.planning.picture import plan_chart
+
     chart, table = folder / "plan.png", folder / "plan.csv"
-    found.chart().savefig(chart)
-    found.frame().to_csv(table, index=False)
+    frame = found.frame()
+    plan_chart(frame).savefig(chart)
+    frame.to_csv(table, index=False)
     files = [chart, table]
     for number in range(len(found.choices)):
         files.append(folder / f"layout_{number + 1}.yaml")

@@ -13,7 +13,6 @@ from trainsim.study.planning.layout import Layout
 from trainsim.study.planning.search import Planned
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from pandas import DataFrame
     from rich.console import RenderableType
 
@@ -123,12 +122,6 @@ class Plan:
         now = self.now.to_dict() if self.now else None
         frame.attrs |= {"name": self.base.name, "layouts": self.layouts, "now": now, "interrupted": self.interrupted}
         return frame
-
-    def chart(self) -> Figure:
-        """Where the time of each choice goes, as a matplotlib figure."""
-        from trainsim.study.planning.picture import plan_chart
-
-        return plan_chart(self.frame())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with stable keys; seconds and bytes."""
