@@ -33,7 +33,7 @@ def least_seconds(parts: Parts) -> float:
     """Seconds that a step of the job takes at the least."""
     job, shape = parts.job, facts(parts.job.pipeline.schedule)
     faster = min([1.0, *(what.factor for what in job.what_if if isinstance(what, Slow) and what.ranks)])
-    passes = [_pass_of(parts, stage) for stage in parts.stages]
+    passes = _passes(parts)
     times = job.training.microbatches / shape.replicas
     whole = job.steps == 1 and not shape.asynchronous and not job.pipeline.post_validation
     if not whole:  # one step runs into the next
@@ -56,12 +56,24 @@ class _Pass(NamedTuple):
         return self.forward + self.to_inputs + self.to_weights
 
 
-def _pass_of(parts: Parts, stage: Stage) -> _Pass:
-    """Where a backward is not split, all of it counts as the half that others wait for."""
+def _passes(parts: Parts) -> list[_Pass]:
+    """The passes of every virtual stage; those of stages that run the same blocks are worked out once."""
+    known: dict[object, _Pass] = {}
+    out = []
+    for stage in parts.stages:
+        sends = _sends(parts, stage, stage.after), _sends(parts, stage, stage.before)
+        key = tuple(map(id, parts.layer_blocks(stage))), stage.embedding, stage.head, sends
+        if key not in known or parts.later:
+            known[key] = _pass_of(parts, stage, *sends)
+        out.append(known[key])
+    return out
+
+
+def _pass_of(parts: Parts, stage: Stage, ahead: float, back: float) -> _Pass:
+    """With the seconds that it waits for its messages *ahead* and *back*. Where a backward is not split, all of it
+    counts as the half that others wait for."""
     shape = facts(parts.job.pipeline.schedule)
     rows = []
-    ahead = _sends(parts, stage, stage.after)
-    back = _sends(parts, stage, stage.before)
     for piece in parts.slices:
         blocks = [*([piece.embedding] if stage.embedding else []), *piece.layer_blocks(stage)]
         blocks += [piece.head] if stage.head else []

@@ -149,14 +149,15 @@ class Parts:
         return self.message_bytes * share if sent and self.job.framework.memory.keeps_outputs else 0.0
 
 
-def work_out(job: Job) -> Parts:
-    """Blocks and stages of *job*; nothing is laid out in time yet."""
+def work_out(job: Job, *, plans: bool = True) -> Parts:
+    """Blocks and stages of *job*; nothing is laid out in time yet. Without *plans* the order of a schedule that plans by
+    times is left open."""
     slices, shape, network = slices_of(job.pipeline.schedule, job.pipeline.group), shape_of(job), Network(job)
     length = shape.sequence_length
     if job.model.has_experts:
         shape = replace(shape, experts=expert_shape(job, network))
     first = _parts(job, Blocks(job, network), shape=shape)
-    if facts(job.pipeline.schedule).planned:
+    if plans and facts(job.pipeline.schedule).planned:
         message = first.network.seconds(Messages("forward", 1), "message", first.message_bytes)
         first = replace(first, planned_for=planned_costs(job, [_pass_seconds(first, s) for s in first.stages], message))
     later = (_parts(job, first.blocks, shape=replace(shape, context=k * length)) for k in range(1, slices))

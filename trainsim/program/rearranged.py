@@ -72,11 +72,11 @@ class Rearranging:
         planned.
         """
         if not self.serves(job):
-            return work_out(job)
+            return work_out(job, plans=False)
         network, stages = Network(job), virtual_stages(job)
         layers = self._layers(job, stages)
         if layers is None:
-            parts = work_out(job)
+            parts = work_out(job, plans=False)
             self._learn(parts)
             return parts
         return Parts(

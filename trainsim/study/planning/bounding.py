@@ -99,7 +99,7 @@ class _Known:
             self._job = self.base.replace(layout.changes(self.base)).resolve()
         job, family = job_of(self._job, layout), _family(layout)
         if family not in self._families:
-            self._families[family] = Rearranging(work_out(job), self._shapes)
+            self._families[family] = Rearranging(work_out(job, plans=False), self._shapes)
             return self._families[family].worked_out
         return self._families[family].parts(job)
 
