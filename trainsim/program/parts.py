@@ -150,8 +150,10 @@ class Parts:
 
 
 def work_out(job: Job, *, plans: bool = True) -> Parts:
-    """Blocks and stages of *job*; nothing is laid out in time yet. Without *plans* the order of a schedule that plans by
-    times is left open."""
+    """Blocks and stages of *job*; nothing is laid out in time yet.
+
+    Without *plans* the order of a schedule that plans by times is left open.
+    """
     slices, shape, network = slices_of(job.pipeline.schedule, job.pipeline.group), shape_of(job), Network(job)
     length = shape.sequence_length
     if job.model.has_experts:
