@@ -75,6 +75,6 @@ def _memory(axis: Any, rows: Sequence[Row]) -> None:
         axis.text(0.02 * max(capacity), y, f"{n:.1f}", va="center", fontsize=8)
     for y, c in enumerate(capacity):
         axis.plot([c, c], [y - 0.5, y + 0.5], color=CAPACITY, linewidth=1)
-    axis.set_xlabel("GiB needed; the line is what there is")
+    axis.set_xlabel("GiB needed")
     axis.tick_params(left=False)
     axis.spines[["top", "right"]].set_visible(False)
