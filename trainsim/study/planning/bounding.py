@@ -77,8 +77,9 @@ def bounded(base: Scenario, root: Sequence[Layout], advance: Callable[[], None] 
     """What each layout of one of ``roots`` takes at least, in their order; *advance* is called once for each."""
     out, known = [], _Known(base)
     with no_search_for_cycles():
+        refused = known.refusal(root)
         for layout in root:
-            out.append(_bounded(known, layout))
+            out.append(Bounded(layout=layout, refused=refused) if refused else _bounded(known, layout))
             advance()
     return out
 
@@ -93,11 +94,27 @@ class _Known:
         self._shapes = Shapes()
         self._families: dict[int, Rearranging] = {}
 
-    def parts(self, layout: Layout) -> Parts:
-        """The parts of *layout*. Raises what resolving it raises, where no other has been resolved yet."""
+    def refusal(self, root: Sequence[Layout]) -> str:
+        """Why nothing of *root* can be resolved: the reason that its first, middle and last layout share. Nothing where
+        one of them can, or reasons differ."""
+        reasons = set()
+        for layout in (root[0], root[len(root) // 2], root[-1]):
+            try:
+                self._resolve(layout)
+                return ""
+            except TrainsimError as error:
+                reasons.add(failed(error).reason)
+        return reasons.pop() if len(reasons) == 1 else ""
+
+    def _resolve(self, layout: Layout) -> Job:
+        """The job of the root, from its first layout that can be resolved."""
         if self._job is None:
             self._job = self.base.replace(layout.changes(self.base)).resolve()
-        job, family = job_of(self._job, layout), _family(layout)
+        return self._job
+
+    def parts(self, layout: Layout) -> Parts:
+        """The parts of *layout*. Raises what resolving it raises, where no other has been resolved yet."""
+        job, family = job_of(self._resolve(layout), layout), _family(layout)
         if family not in self._families:
             self._families[family] = Rearranging(work_out(job, plans=False), self._shapes)
             return self._families[family].worked_out

@@ -104,7 +104,8 @@ def _sharding(scenario: Scenario, job: Job) -> Sequence[str]:
 
 
 def _sequence_parallel(scenario: Scenario, job: Job) -> Sequence[bool]:
-    return [True, False]
+    """Experts need it, or every rank would route the same tokens."""
+    return [True] if job.model.has_experts else [True, False]
 
 
 def _offload(scenario: Scenario, job: Job) -> Sequence[str]:
