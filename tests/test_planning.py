@@ -289,3 +289,60 @@ def test_layouts_say_what_they_are() -> None:
     )  # fmt: skip
     order = "micro-batch 1, 1f1b, full recompute of 1 layer a stage"
     assert layout.title == f"tp2 pp2 dp2 sp, {order}, zero1, cpu optimizer"
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ({"parallel.tp": ["x"]}, "parallel.tp = 'x': wants a whole number"),
+        ({"parallel.tp": [0]}, "parallel.tp = 0: must be at least 1"),
+        ({"parallel.ep": [0]}, "parallel.ep = 0"),
+        ({"training.micro_batch": [1, 0]}, "training.micro_batch = 0"),
+        ({"training.micro_batch": [None]}, "training.micro_batch = null"),
+        ({"pipeline.chunks": ["x"]}, "pipeline.chunks = 'x'"),
+        ({"parallel.tp": 2}, "parallel.tp: wants a list"),
+        ({"parallel.tp": []}, "parallel.tp: wants a list"),
+        ({"pipeline.schedule": "1f1b"}, "pipeline.schedule: wants a list"),
+        ({"foo.bar": [1]}, "foo.bar: unknown key"),
+        ({"cluster.nodes": [2, 4]}, "cluster.nodes = 4: 16 GPUs instead of 8.*--set cluster.nodes=4"),
+        ({"training.global_batch": [64]}, "64 sequences per step instead of 32"),
+        ({"training.sequence_length": [1024]}, "1,024 tokens per sequence instead of 2,048"),
+        ({"model.layers": [4]}, "4 layers instead of 8"),
+    ],
+)
+def test_values_that_an_axis_cannot_have(grid: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        ts.plan(small(), grid=grid, workers=1, progress=False)
+
+
+def test_an_axis_has_values_or_is_kept() -> None:
+    with pytest.raises(ScenarioError, match=r"keep parallel\.tp: has values of its own"):
+        space_of(small(), {"parallel.tp": [2]}, ["parallel.tp"])
+
+
+def test_numbers_are_read_as_a_scenario_reads_them() -> None:
+    assert space_of(small(), {"training.micro_batch": ["2"]}).axes["training.micro_batch"] == [2]
+
+
+def test_replicas_are_an_axis() -> None:
+    assert {layout.dp for layout in space_of(small(), {**FEW, "parallel.dp": [2, 4]})} == {2, 4}
+    assert {layout.dp for layout in space_of(small(parallel__tp=4), FEW, ["parallel.dp"])} == {2}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "field", "value"),
+    [("1f1b", 1, "layout", [6, 2]), ("1f1b", 1, "layout", [2, 6]), ("interleaved-1f1b", 2, "group", 4)],
+)
+def test_fields_of_the_pipeline_are_those_of_the_bounded_job(
+    schedule: str, chunks: int, field: str, value: Any
+) -> None:
+    """Somebody gives a field that layouts have a usual value of: bounds are those of the value that is run."""
+    grid = {
+        **FEW, "parallel.pp": [2], "pipeline.schedule": [schedule], "pipeline.chunks": [chunks],
+        f"pipeline.{field}": [value],
+    }  # fmt: skip
+    base = small()
+    for root in roots(space_of(base, grid)):
+        job = base.replace(root[0].changes(base)).resolve()
+        for layout in root:
+            assert job_of(job, layout) == base.replace(layout.changes(base)).resolve()

@@ -97,8 +97,8 @@ class Plan:
         """In words why there is no choice, and what would make one."""
         if not self.layouts:
             return (
-                "no layout divides: sequences per step, GPUs and layers have no degrees in common; another "
-                "training.global_batch or cluster.nodes would"
+                "no layout divides: sequences per step, GPUs and layers have no degrees in common with the values of "
+                "the axes; others, or another training.global_batch or cluster.nodes, would"
             )
         if self.smallest is None:
             reasons = "; ".join(list(self.refused)[:2])

@@ -60,7 +60,13 @@ def _root(layout: Layout) -> object:
     ends = layout.pp == 1, layout.dp * layout.cp == 1, layout.dp if brings else 0
     mode = "" if _simple(layout.recompute) else layout.recompute
     common = replace(layout, pp=1, dp=1, schedule="", chunks=1, stages=None, micro_batch=1, recompute=mode)
-    return repr(common), facts(layout.schedule).split, ends
+    own = (layout.pp, layout.schedule, layout.chunks, layout.microbatches) if _brings_pipeline(layout) else ()
+    return repr(common), facts(layout.schedule).split, ends, own
+
+
+def _brings_pipeline(layout: Layout) -> bool:
+    """Whether somebody gives fields of the pipeline, which are then those of the resolved scenario."""
+    return any(path.partition(".")[0] == "pipeline" for path, _ in layout.others)
 
 
 def _simple(recompute: Any) -> bool:
@@ -142,9 +148,11 @@ def job_of(job: Job, layout: Layout) -> Job:
 
     Raises InvalidPlan for numbers that the schedule or the strategy cannot have.
     """
-    microbatches, stages = layout.microbatches, layout.stages or _usual(job, layout)
+    microbatches, pipeline = layout.microbatches, job.pipeline
     check_numbers(layout.schedule, layout.pp, microbatches=microbatches, chunks=layout.chunks)
-    pipeline = replace(job.pipeline, schedule=layout.schedule, chunks=layout.chunks, layout=stages, group=None)
+    if not _brings_pipeline(layout):
+        stages = layout.stages or _usual(job, layout)
+        pipeline = replace(pipeline, schedule=layout.schedule, chunks=layout.chunks, layout=stages, group=None)
     training = replace(job.training, micro_batch=layout.micro_batch, microbatches=microbatches)
     made = replace(
         job,

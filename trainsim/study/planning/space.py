@@ -14,12 +14,12 @@ from itertools import product
 from typing import Any
 
 from trainsim.contracts.job import Job
-from trainsim.errors import ScenarioError, nearest
 from trainsim.scenario import layout as layouts_of
 from trainsim.scenario.checks import Fault, divisors
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules import schedules
 from trainsim.sharding import strategies
+from trainsim.study.planning.asked import check_kept, checked_grid
 from trainsim.study.planning.layout import Layout
 from trainsim.study.planning.own import any_job, recompute_of
 
@@ -55,6 +55,10 @@ def _cp(scenario: Scenario, job: Job) -> Sequence[int]:
     most = max(1, 2 * length // LONGEST_ALONE) if length > LONGEST_ALONE else 1
     usual = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
     return sorted({*usual, job.parallel.cp})
+
+
+def _dp(scenario: Scenario, job: Job) -> Sequence[int]:
+    return divisors(job.parallel.ranks)
 
 
 def _ep(scenario: Scenario, job: Job) -> Sequence[int]:
@@ -116,6 +120,7 @@ AXES: Mapping[str, Values] = {
     "parallel.tp": _tp,
     "parallel.cp": _cp,
     "parallel.pp": _pp,
+    "parallel.dp": _dp,
     "parallel.ep": _ep,
     "parallel.etp": _etp,
     "training.micro_batch": _micro_batch,
@@ -126,11 +131,12 @@ AXES: Mapping[str, Values] = {
     "parallel.sequence_parallel": _sequence_parallel,
     "sharding.offload.optimizer": _offload,
 }
-"""What is chosen among, and the usual values of each; dp follows."""
+"""What is chosen among, and the usual values of each; dp is what the others leave."""
 OWN: Mapping[str, Callable[[Job], Any]] = {
     "parallel.tp": lambda job: job.parallel.tp,
     "parallel.cp": lambda job: job.parallel.cp,
     "parallel.pp": lambda job: job.parallel.pp,
+    "parallel.dp": lambda job: job.parallel.dp,
     "parallel.ep": lambda job: job.parallel.ep,
     "training.micro_batch": lambda job: job.training.micro_batch,
     "pipeline.schedule": lambda job: job.pipeline.schedule,
@@ -157,7 +163,8 @@ class Space:
         axes = self.axes
         for tp, cp, pp in product(axes["parallel.tp"], axes["parallel.cp"], axes["parallel.pp"]):
             dp, rest = divmod(self.gpus, tp * cp * pp)
-            for ep, etp in product(axes["parallel.ep"], self._etp(tp)) if dp and not rest else ():
+            possible = not rest and dp in axes["parallel.dp"]
+            for ep, etp in product(axes["parallel.ep"], self._etp(tp)) if possible else ():
                 if (dp * cp * tp) % (ep * (etp or tp)) == 0:
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep, "etp": etp}
                     yield from self._of(degrees)
@@ -235,18 +242,16 @@ def _of_one_stage(name: str) -> bool:
 def space_of(scenario: Scenario, grid: Mapping[str, Sequence[Any]] | None = None, keep: Sequence[str] = ()) -> Space:
     """The layouts of a scenario: the usual values of each axis, those of *grid*, and its own of the axes to *keep*.
 
-    Raises ScenarioError for an axis to keep that is none, and what resolving the scenario raises.
+    Raises ScenarioError for an axis to keep that is none and for values that it cannot have, and what resolving the
+    scenario raises.
 
     >>> space = space_of(Scenario.load("quickstart"), keep=["training.recompute"])
     >>> space.axes["parallel.tp"], len(list(space)) > 100
     ([1, 2, 4, 8], True)
     """
-    (job, _), grid = any_job(scenario), dict(grid or {})
-    for path in keep:
-        if path not in AXES:
-            near = nearest(path, AXES)
-            hint = f"did you mean {near!r}?" if near else f"axes are {', '.join(AXES)}"
-            raise ScenarioError(f"keep {path}: no axis of a plan; {hint}")
+    check_kept(keep, grid or {}, list(AXES))
+    grid = checked_grid(scenario, grid or {}, list(AXES))
+    job, _ = any_job(scenario)
     kept = {path: [OWN[path](job)] if path in OWN else usual(scenario, job)[-1:] for path, usual in AXES.items()}
     kept["training.recompute"] = [recompute_of(scenario)]
     kept["parallel.etp"] = [scenario.spec.parallel.etp]
