@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import trainsim as ts
@@ -346,3 +348,20 @@ def test_fields_of_the_pipeline_are_those_of_the_bounded_job(
         job = base.replace(root[0].changes(base)).resolve()
         for layout in root:
             assert job_of(job, layout) == base.replace(layout.changes(base)).resolve()
+
+
+def test_the_scenario_as_it_is_compares_by_the_objective() -> None:
+    found = plan_for(small(), asked(objective="memory", top=1))
+    assert found.now is not None
+    measured = found.now.ran.measured
+    assert measured.needed_memory == pytest.approx((1 + found.now.over_best) * found.best.ran.measured.needed_memory)
+    console = Console(width=200, no_color=True, file=io.StringIO())
+    console.print(found)
+    told = console.file.getvalue()
+    assert f"{found.now.over_best:+.1%}" in told
+    assert "by the memory that they need at least" in told
+
+
+def test_a_size_writes_no_files(scenario_file: Path, tmp_path: Path) -> None:
+    words = ["plan", str(scenario_file), "--tokens", "1B", "--days", "30", "--max-gpus", "8", "--out", str(tmp_path)]
+    assert "leave out one" in str(CliRunner().invoke(app, words).exception)

@@ -73,7 +73,7 @@ def plan(
     runner = Runner(keep=planned, workers=workers, backend=backend, store=store)
     question = Question(objective=objective, grid=values, keep=keep, top=top, runner=runner)
     if days is not None or max_gpus is not None:
-        _sized(base, question, days, max_gpus, as_json=as_json)
+        _sized(base, question, days, max_gpus, out, as_json=as_json)
         return
     folder = _chosen(out, _folder(default_folder(base, changes)), writes=not (no_files or as_json), refused=no_files)
     found = plan_for(base, question)
@@ -86,13 +86,17 @@ def plan(
         raise ScenarioError(found.nothing)
 
 
-def _sized(base: Scenario, question: Question, days: float | None, most: int | None, *, as_json: bool) -> None:
+def _sized(
+    base: Scenario, question: Question, days: float | None, most: int | None, out: Path | None, *, as_json: bool
+) -> None:
     """How many GPUs are enough."""
     from trainsim.study.planning.sizing import size_for
 
     if days is None or most is None:
         missing = "--days 30" if days is None else "--max-gpus 1024"
         raise ScenarioError(f"--days and --max-gpus ask together how many GPUs are enough; add {missing}")
+    if out is not None:
+        raise ScenarioError(f"--out {out}: nothing is written with --days, which asks how many GPUs; leave out one")
     sizing = size_for(base, question, days=days, most=most)
     print_json(sizing.to_dict()) if as_json else render(sizing)
     if sizing.interrupted:

@@ -12,7 +12,7 @@ from trainsim.study.trial import verdict, word
 from trainsim.tables.blocks import Block, Bullets, Paragraph, Section
 from trainsim.tables.cells import Cell, Sign, Unit
 from trainsim.tables.table import Column, Table
-from trainsim.units import format_count, format_time
+from trainsim.units import format_bytes, format_count, format_time
 
 if TYPE_CHECKING:
     from trainsim.study.planning.answer import Choice, Plan
@@ -40,17 +40,21 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
         yield Paragraph("interrupted: the best of what had been looked at by then", "doubtful")
     counts = (
         (planned.too_large, "need more memory than there is"),
-        (planned.slower, "cannot be the best, by the time that they take at least"),
+        (planned.slower, f"cannot be the best, by the {_least(planned)} at least"),
         (sum(planned.refused.values()), "are refused"),
         (planned.run, "were run"),
     )
     listed = "; ".join(f"{count:,} {words}" for count, words in counts if count)
-    yield Paragraph(f"{planned.layouts:,} layouts: {listed}.")
+    yield Paragraph(f"{planned.layouts:,} layouts: {listed}." if listed else "No layout.")
     for words in planned.assumed:
         yield Paragraph(words, "doubtful")
     reasons = [f"{count:,} x {reason}" for reason, count in list(planned.refused.items())[:REASONS]]
     if reasons:
         yield Bullets(tuple(reasons), "quiet")
+
+
+def _least(planned: Plan) -> str:
+    return "memory that they need" if planned.objective == "memory" else "time that they take"
 
 
 def _best(planned: Plan) -> Iterator[Block]:
@@ -89,12 +93,13 @@ def _now(planned: Plan) -> str:
     now = planned.now
     if now is None:
         return f"As it is it cannot be run: {planned.not_now}" if planned.not_now else "It was not run as it is."
-    best, measured = planned.best.ran.measured, now.ran.measured
+    measured = now.ran.measured
     if now.layout == planned.best.layout:
         return "The first one is the scenario as it is."
     fits = "" if measured.fits else ", and does not fit"
-    slower = measured.step_time / best.step_time - 1
-    return f"As it is ({now.layout.title}): {format_time(measured.step_time)}, {slower:+.1%}{fits}."
+    what = format_time(measured.step_time)
+    what += f" and {format_bytes(measured.needed_memory)}" if planned.objective == "memory" else ""
+    return f"As it is ({now.layout.title}): {what}, {now.over_best:+.1%}{fits}."
 
 
 def _command(choice: Choice) -> str:
