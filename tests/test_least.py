@@ -44,6 +44,23 @@ def test_no_scenario_takes_less(name: str) -> None:
     assert least_bytes(parts) <= result.memory.needed * (1 + 1e-9)
 
 
+EXPERTS = {"parallel__tp": 1, "parallel__pp": 4, "parallel__ep": 2, "model__moe": {"experts": 4, "top_k": 2}}
+
+
+@pytest.mark.parametrize("detail", ["op", "block"])
+@pytest.mark.parametrize("changes", [{}, EXPERTS], ids=["dense", "experts"])
+@pytest.mark.parametrize("schedule", [n for n in schedules if schedules.traits(n).paired])
+def test_passes_in_pairs_take_no_less(schedule: str, changes: dict[str, object], detail: str) -> None:
+    """Kernels of one pass hide the exchanges of the other, as far as they go; and the bound is no idle one."""
+    pipeline = {"schedule": schedule, "chunks": 2}
+    try:
+        result = scenario(pipeline=pipeline, simulation__detail=detail, training__global_batch=32, **changes).run()
+    except TrainsimError:
+        pytest.skip("not with these numbers")
+    least = least_seconds(work_out(result.job))
+    assert 0.6 * result.step_time < least <= result.step_time
+
+
 @pytest.mark.parametrize("sharding", ["ddp", "zero1"])
 @pytest.mark.parametrize("order", [("1f1b", 1), ("interleaved-1f1b", 2), ("gpipe", 1)])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])

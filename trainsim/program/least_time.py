@@ -17,6 +17,7 @@ from typing import NamedTuple
 from trainsim.contracts.groups import Messages, Queue
 from trainsim.contracts.instructions import Kernel
 from trainsim.contracts.job import Skip, Slow
+from trainsim.program.least_pairs import paired_seconds
 from trainsim.program.offload import optimizer_step
 from trainsim.program.parts import Parts
 from trainsim.program.pieces import Block, Overlapped
@@ -132,20 +133,23 @@ def _work(parts: Parts, rank: int, passes: Sequence[_Pass]) -> float:
 def _ends(parts: Parts, passes: Sequence[_Pass], times: float) -> Iterable[float]:
     """When each pipeline rank is through with its step at the least: all ranks that differ in anything but place."""
     way = _ways(parts, passes)
+    paired = facts(parts.job.pipeline.schedule).paired
     done, last = {}, 0.0
     for rank in range(parts.job.parallel.pp):
         stages = parts.of_rank(rank)
         head, tail = way[min(stage.index for stage in stages)]
         needed = sum(passes[s.index].forward + passes[s.index].to_inputs for s in stages)
-        done[rank] = head + times * sum(passes[s.index].all for s in stages)
+        alone = times * sum(passes[s.index].all for s in stages)
+        done[rank] = head + (max(alone, paired_seconds(parts, rank)) if paired else alone)
         last = max(last, head + times * needed + tail)
     slowest = max(done, key=lambda rank: done[rank])
-    ends = [_end(parts, rank, done[rank], passes, times) for rank in dict.fromkeys((slowest, 0))]
+    ends = [] if paired else [_end(parts, rank, done[rank], passes, times) for rank in dict.fromkeys((slowest, 0))]
     closing = [_Closing.of(RankPlan(parts=parts, rank=rank)) for rank in dict.fromkeys((slowest, 0))]
     first = min(closing, key=lambda c: c.total) if parts.network.replicas > 1 else closing[-1]
     if _together(parts):  # all wait for each other before they update
         yield max(last, *done.values()) + max(c.update for c in closing)
     yield last + first.total if parts.network.replicas == 1 else last
+    yield max(done.values())
     yield from ends
 
 
