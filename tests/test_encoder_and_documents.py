@@ -15,6 +15,8 @@ from trainsim.models.layers import embedding_operations, head_operations, layer_
 from trainsim.models.linears import linears
 from trainsim.models.operations import Attention, Gemm
 from trainsim.models.reading import load_model, transformer
+from trainsim.sharding.cutting import _gradients_of
+from trainsim.sharding.tensorwise import whole
 
 EAGER, FUSED = (style_of(load_framework("neutral"), attention) for attention in ("eager", "flash2"))
 T5 = {"family": "t5", "name": "small", "layers": 4, "encoder_layers": 2, "hidden": 256, "heads": 4, "vocab": 1024}
@@ -76,6 +78,9 @@ def test_the_result_of_the_encoder_is_kept_once() -> None:
         {"parallel__tp": 2, "parallel__sequence_parallel": True},
         {"sharding__strategy": "fsdp", "training__recompute": "full"},
         {"sharding__strategy": "zero3", "framework": "deepspeed"},
+        {"sharding__strategy": "zero1", "framework": "deepspeed"},
+        {"sharding__strategy": "zero2", "framework": "deepspeed"},
+        {"sharding__strategy": "ddp", "framework": "pytorch-ddp"},
         {"training__attention": "eager", "training__recompute": "selective"},
         {"framework": "torchtitan", "training__recompute": "selective"},
         {"simulation__detail": "layer"},
@@ -88,6 +93,14 @@ def test_t5_runs(changes: dict[str, Any]) -> None:
     same = job(T5, **changes)
     assert same.run().step_time == long.step_time
     assert ts.Scenario.from_dict(same.resolved).run().step_time == long.step_time
+
+
+def test_gradients_of_both_are_those_of_their_tensors() -> None:
+    """A layer of the encoder, one of the decoder, the head with both norms: tensor by tensor, all of the model."""
+    small = job(T5, sharding__strategy="zero1", framework="deepspeed").resolve()
+    head, layers, embedding = _gradients_of(small)
+    assert sorted(len(sizes) for sizes in layers.values()) == [8, 13], "2 norms and 6 matrices; 3 and 10"
+    assert 2 * sum(layers) + sum(head) + sum(embedding) == sum(whole(small).sizes)
 
 
 def test_reported_flops_are_three_passes_of_both() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from trainsim.contracts.job import Job
+from trainsim.models.transformer import Transformer
 from trainsim.registry import Registry
 from trainsim.sharding.bucketing import BucketCut, ddp_cuts, ipg_cuts
 from trainsim.sharding.parameter_groups import ChunkParameters, ParameterGroup
@@ -122,11 +123,21 @@ def ready(job: Job, parts: ChunkParameters) -> list[tuple[int, int]]:
 def _gradients_of(job: Job) -> tuple[dict[int, list[int]], ...]:
     """Of the head, of a layer of each kind and of the embedding: all elements -> those of each tensor, in the order of
     their gradients."""
-    of_part: tuple[dict[int, list[int]], ...] = ({}, {}, {})
-    names = dict.fromkeys(kind.name for kind in job.model.kinds)
-    for name in names:
-        model = whole(replace(job, model=replace(job.model, layers=1, layer_pattern=(name,))))
-        for part, known in enumerate(of_part):
-            sizes = [model.sizes[tensor] for tensor in model.ready if model.part[tensor] == part]
+    head: dict[int, list[int]] = {}
+    layers: dict[int, list[int]] = {}
+    embedding: dict[int, list[int]] = {}
+    for model in _of_each_kind(job.model):
+        tensors = whole(replace(job, model=model))
+        for part, known in enumerate((head, *[layers] * model.layers, embedding)):
+            sizes = [tensors.sizes[tensor] for tensor in tensors.ready if tensors.part[tensor] == part]
             known[sum(sizes)] = sizes
-    return of_part
+    return head, layers, embedding
+
+
+def _of_each_kind(model: Transformer) -> Iterator[Transformer]:
+    """The smallest models that have all kinds of layers of *model* between them."""
+    if model.encoder_layers:
+        yield replace(model, layers=2, encoder_layers=1)
+        return
+    for name in dict.fromkeys(kind.name for kind in model.kinds):
+        yield replace(model, layers=1, layer_pattern=(name,))
