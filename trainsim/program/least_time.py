@@ -143,8 +143,13 @@ def _ends(parts: Parts, passes: Sequence[_Pass], times: float) -> Iterable[float
         done[rank] = head + (max(alone, paired_seconds(parts, rank)) if paired else alone)
         last = max(last, head + times * needed + tail)
     slowest = max(done, key=lambda rank: done[rank])
-    ends = [] if paired else [_end(parts, rank, done[rank], passes, times) for rank in dict.fromkeys((slowest, 0))]
-    closing = [_Closing.of(RankPlan(parts=parts, rank=rank)) for rank in dict.fromkeys((slowest, 0))]
+    plans = [RankPlan(parts=parts, rank=rank) for rank in dict.fromkeys((slowest, 0))]
+    closing = [_Closing.of(rank_plan) for rank_plan in plans]
+    ends = [
+        _end(rank_plan, closes, done[rank_plan.rank], passes, times)
+        for rank_plan, closes in zip(plans, closing, strict=True)
+        if not paired
+    ]
     first = min(closing, key=lambda c: c.total) if parts.network.replicas > 1 else closing[-1]
     if _together(parts):  # all wait for each other before they update
         yield max(last, *done.values()) + max(c.update for c in closing)
@@ -214,18 +219,17 @@ def _bucket(rank_plan: RankPlan, bucket: Bucket) -> float:
     return rank_plan.parts.network.crowded_seconds(bucket.over, bucket.operation, bucket.nbytes)
 
 
-def _end(parts: Parts, rank: int, done: float, passes: Sequence[_Pass], times: float) -> float:
+def _end(rank_plan: RankPlan, closing: _Closing, done: float, passes: Sequence[_Pass], times: float) -> float:
     """When a rank is through, whose passes are over after *done* seconds."""
-    rank_plan = RankPlan(parts=parts, rank=rank)
-    closing, sharding = _Closing.of(rank_plan), rank_plan.sharding
+    sharding, stages = rank_plan.sharding, rank_plan.stages
     end = done + closing.total
     if sharding.flights:
         beside = max(_flights(rank_plan, times).values(), default=0.0)
         return max(end, beside + closing.update)
     if not sharding.overlapped or not any(sharding.reductions):
         return end
-    highest = max(parts.of_rank(rank), key=lambda stage: stage.index)
-    begins = done - times * sum(passes[s.index].to_inputs + passes[s.index].to_weights for s in parts.of_rank(rank))
+    highest = max(stages, key=lambda stage: stage.index)
+    begins = done - times * sum(passes[s.index].to_inputs + passes[s.index].to_weights for s in stages)
     begins += (times - 1) * passes[highest.index].to_inputs
     return max(end, begins + _sum(rank_plan, sharding.reductions) + closing.update)
 
