@@ -20,7 +20,7 @@ from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.bounding import bounded, job_of, roots
 from trainsim.study.planning.layout import Layout
 from trainsim.study.planning.objectives import objectives
-from trainsim.study.planning.own import own_layout
+from trainsim.study.planning.own import own_layout, with_batch
 from trainsim.study.planning.plan import Question, plan_for
 from trainsim.study.planning.search import planned, search
 from trainsim.study.planning.sizing import size_for
@@ -180,6 +180,14 @@ def test_a_batch_that_nobody_gave_is_told() -> None:
     found = plan_for(Scenario.from_dict(data), asked(top=1))
     assert "4M tokens" in found.assumed[0]
     assert found.best.layout.global_batch == 2048
+
+
+def test_a_batch_that_nobody_gave_divides_by_the_gpus() -> None:
+    """So that every number of replicas is in the space, and the scenario as it is can be run."""
+    data = {key: value for key, value in SMALL.items() if key != "training"}
+    base, _ = with_batch(Scenario.from_dict(data).replace({"cluster.nodes": 3}))
+    assert base.resolve().training.global_batch == 1536
+    assert 12 in {layout.dp for layout in space_of(base, FEW)}
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ def with_batch(scenario: Scenario) -> tuple[Scenario, str]:
         return scenario, ""
     job, _ = any_job(scenario)
     length = job.training.sequence_length
-    batch = max(job.parallel.ranks, 1 << max(0, round(TOKENS / length).bit_length() - 1))
+    each = round(TOKENS / (length * job.parallel.ranks))
+    batch = job.parallel.ranks << max(0, each.bit_length() - 1)  # every number of replicas divides it
     words = f"training.global_batch = {batch} sequences ({batch * length:,} tokens): not given; about 4M tokens"
     return scenario.replace({"training.global_batch": batch}), f"{words}, as Llama 2 was trained"
