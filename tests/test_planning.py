@@ -175,6 +175,27 @@ def test_an_interrupt_keeps_the_best_so_far() -> None:
     assert found.best
 
 
+def test_an_interrupt_of_the_bounds_says_nothing_of_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: Any) -> Any:
+        yield from bounded(*given[:1], roots(given[1])[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trainsim.study.planning.search._all_bounds", stopped)
+    found = plan_for(small(), asked())
+    assert found.interrupted
+    assert found.nothing == "interrupted before any layout that fits was run"
+    told = printed(found)
+    assert "were not run yet" in told
+    assert "fits" not in told
+    assert "cannot be the best" not in told
+
+
+def printed(found: Any) -> str:
+    console = Console(width=200, no_color=True, file=io.StringIO())
+    console.print(found)
+    return str(console.file.getvalue())
+
+
 def test_a_batch_that_nobody_gave_is_told() -> None:
     data = {key: value for key, value in SMALL.items() if key != "training"}
     found = plan_for(Scenario.from_dict(data), asked(top=1))
@@ -363,9 +384,7 @@ def test_the_scenario_as_it_is_compares_by_the_objective() -> None:
     assert found.now is not None
     measured = found.now.ran.measured
     assert measured.needed_memory == pytest.approx((1 + found.now.over_best) * found.best.ran.measured.needed_memory)
-    console = Console(width=200, no_color=True, file=io.StringIO())
-    console.print(found)
-    told = console.file.getvalue()
+    told = printed(found)
     assert f"{found.now.over_best:+.1%}" in told
     assert "by the memory that they need at least" in told
 

@@ -95,6 +95,8 @@ class Plan:
     @property
     def nothing(self) -> str:
         """In words why there is no choice, and what would make one."""
+        if self.interrupted:
+            return "interrupted before any layout that fits was run"
         if not self.layouts:
             return (
                 "no layout divides: sequences per step, GPUs and layers have no degrees in common with the values of "

@@ -25,6 +25,8 @@ REASONS = 3
 def plan_sections(planned: Plan) -> list[Section]:
     """What was looked at, the best layouts, and what to write to get the first of them."""
     looked = Section(planned.base.name, tuple(_looked_at(planned)))
+    if not planned.choices and planned.interrupted:
+        return [looked]
     if not planned.choices:
         return [looked, Section("Nothing fits", (Paragraph(planned.nothing, "bad"),))]
     words = objectives[planned.objective].words
@@ -40,7 +42,7 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
         yield Paragraph("interrupted: the best of what had been looked at by then", "doubtful")
     counts = (
         (planned.too_large, "need more memory than there is"),
-        (planned.slower, f"cannot be the best, by the {_least(planned)} at least"),
+        (planned.slower, _not_run(planned)),
         (sum(planned.refused.values()), "are refused"),
         (planned.run, "were run"),
     )
@@ -53,8 +55,11 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
         yield Bullets(tuple(reasons), "quiet")
 
 
-def _least(planned: Plan) -> str:
-    return "memory that they need" if planned.objective == "memory" else "time that they take"
+def _not_run(planned: Plan) -> str:
+    if planned.interrupted:
+        return "were not run yet"
+    least = "memory that they need" if planned.objective == "memory" else "time that they take"
+    return f"cannot be the best, by the {least} at least"
 
 
 def _best(planned: Plan) -> Iterator[Block]:
@@ -71,7 +76,7 @@ def _best(planned: Plan) -> Iterator[Block]:
     details = tuple(f"more than the best: {choice.why}" if choice.why else "" for choice in planned.choices)
     yield Table(columns=tuple(columns), rows=tuple(rows), details=details)
     yield Paragraph(_now(planned))
-    if planned.rest is not None:
+    if planned.rest is not None and not planned.interrupted:
         unit = Unit.BYTES if planned.objective == "memory" else Unit.TIME
         if planned.objective in ("time", "memory"):
             yield Paragraph(f"What was not run takes {unit.format(planned.rest)} or more.", "quiet")
@@ -135,11 +140,13 @@ def sizing_sections(sizing: Sizing) -> list[Section]:
 
 
 def _size(size: Size, serves: bool, *, paid: bool) -> tuple[Cell, ...]:
+    failed = Sign("interrupted", "doubtful") if size.plan.interrupted else None
     if size.best is None:
-        return size.gpus, size.plan.nothing, None, None, None, *([None] if paid else []), Sign("nothing fits", "bad")
+        words = size.plan.nothing
+        return size.gpus, words, None, None, None, *([None] if paid else []), failed or Sign("nothing fits", "bad")
     measured = size.best.ran.measured
     return (
         size.gpus, size.best.layout.title, measured.step_time, in_days(measured.days or 0.0), measured.gpu_hours,
         *([format_count(measured.cost) if measured.cost is not None else None] if paid else []),
-        Sign("in time", "good") if serves else Sign("too long", "quiet"),
+        Sign("in time", "good") if serves else failed or Sign("too long", "quiet"),
     )  # fmt: skip
