@@ -140,7 +140,7 @@ def test_nothing_fits_says_what_is_missing() -> None:
     base = small(model="llama-3.1-405b")
     found = plan_for(base, asked())
     assert not found.choices
-    assert "GiB of" in found.nothing
+    assert "GiB or more, of" in found.nothing
     with pytest.raises(ScenarioError, match="none of the"):
         ts.plan(base, grid=FEW, workers=1, progress=False)
 

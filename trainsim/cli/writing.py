@@ -43,6 +43,8 @@ def slug(name: str) -> str:
 
 def folder_for(path: Path) -> Path:
     """*path*, made and tried out before any work is done."""
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(20, "is a file, where files are to go into a folder; name another", str(path))
     path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):
         raise PermissionError(13, "no permission to write", str(path))

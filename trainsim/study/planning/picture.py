@@ -76,5 +76,6 @@ def _memory(axis: Any, rows: Sequence[Row]) -> None:
     for y, c in enumerate(capacity):
         axis.plot([c, c], [y - 0.5, y + 0.5], color=CAPACITY, linewidth=1)
     axis.set_xlabel("GiB needed")
+    axis.set_title("line: what there is", fontsize=8, color=CAPACITY, loc="right")
     axis.tick_params(left=False)
     axis.spines[["top", "right"]].set_visible(False)
