@@ -108,7 +108,7 @@ class Plan:
         need, have = self.smallest.nbytes / 2**30, self.capacity / 2**30
         return (
             f"none of the {self.layouts:,} layouts fits: even {self.smallest.layout.title} needs {need:.1f} GiB or "
-            f"more, of {have:.1f}; more cluster.nodes, another cluster.gpu or sharding.offload.optimizer = cpu would help"
+            f"more, of {have:.1f}; more cluster.nodes, another cluster.gpu or sharding.offload.optimizer: cpu would do"
         )
 
     def scenario(self, number: int = 0) -> Scenario:
