@@ -13,7 +13,7 @@ command, system time included, and memory the most that one of them holds; media
 longest."""
 INSIDE = """\
 The closed form and a point of a sweep are timed in a warm process. The engine is timed on synthetic steps, per
-instruction; `benchmarks/engine.py` has more of them."""
+instruction; `benchmarks/engine.py` has more of them. Plans: [planner](planner.md#how-quick-it-is)."""
 PHASES = """\
 Seconds of user CPU, medians (`python -m benchmarks.phases`)."""
 BEFORE = """\
