@@ -247,7 +247,14 @@ def test_notes_name_the_recipe(notes: str, recipe: str) -> None:
 @pytest.mark.parametrize(("experts", "dp", "ep"), [("128", "64", 64), ("32", "8", 8), ("", "8", None)])
 def test_a_dispatcher_between_ranks_needs_experts_on_them(experts: str, dp: str, ep: int | None) -> None:
     """NVIDIA-NeMo/Automodel examples/llm_benchmark/gpt_oss: ep_size 64 and 8."""
-    cells = ROW | {"model_name": "gpt-oss", "num_experts": experts, "dp": dp, "num_gpus": dp, "ep": "1"}
+    cells = ROW | {
+        "model_name": "gpt-oss",
+        "num_experts": experts,
+        "dp": dp,
+        "num_gpus": dp,
+        "ep": "1",
+        "vocab": "201088",
+    }
     one = scenario_of(PublishedRun(line=2, cells=cells | {"notes": "TE + DeepEP", "precision": "bf16"})).scenario
     assert one.get("parallel", {}).get("ep") == ep
 

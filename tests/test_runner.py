@@ -23,7 +23,7 @@ from trainsim.study.backends import backends
 from trainsim.study.batches import Pool, in_batches
 from trainsim.study.runner import Runner
 from trainsim.study.trial import NOT_RUN, Change, Failure, Trial, measures
-from trainsim.study.work import Work
+from trainsim.study.work import StudyWork
 
 BASE = Scenario.from_dict(
     {
@@ -127,7 +127,7 @@ def test_neither_the_order_nor_a_death_of_processes_matters(
     """Processes answer in any order; one that is killed takes with it all that is under way, or its own batch."""
     todo = [Prepared(BASE, str(n), None, str(n), n) for n in range(12)]
     pool = FakePool(dies, order, all_at_once, speed)
-    found = list(in_batches(Pool(submit=pool.submit, workers=2, stop=lambda: None), Work(todo=todo, keep=step)))
+    found = list(in_batches(Pool(submit=pool.submit, workers=2, stop=lambda: None), StudyWork(todo=todo, keep=step)))
     answers = dict(found)
     assert len(found) == len(answers) == len(todo)
     assert {int(task.name) for task, answer in answers.items() if isinstance(answer, Failure)} == dies
@@ -172,7 +172,9 @@ def test_batches_grow_with_what_a_point_takes_and_shrink_at_the_end() -> None:
         return future
 
     todo = [Prepared(BASE, str(n), None, str(n), n) for n in range(500)]
-    assert len(list(in_batches(Pool(submit=submit, workers=2, stop=lambda: None), Work(todo=todo, keep=step)))) == 500
+    assert (
+        len(list(in_batches(Pool(submit=submit, workers=2, stop=lambda: None), StudyWork(todo=todo, keep=step)))) == 500
+    )
     assert sizes[0] == 1
     assert max(sizes) == int(batches.BATCH / 0.01)
     assert sizes[-1] == 1
@@ -196,7 +198,7 @@ def test_processes_start_where_they_pay_or_are_asked_for(
     """Without a number of processes the first trial shows how long one takes."""
     given: list[Prepared] = []
 
-    def elsewhere(work: Work[Any]) -> Iterator[tuple[Prepared, Any]]:
+    def elsewhere(work: StudyWork[Any]) -> Iterator[tuple[Prepared, Any]]:
         given.extend(work.todo)
         yield from ((prepared, attempt(prepared.task, work.keep)) for prepared in work.todo)
 

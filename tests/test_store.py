@@ -30,7 +30,7 @@ from trainsim.study.faster_parts import PARTS, Faster
 from trainsim.study.kept import form_of
 from trainsim.study.key import key_of
 from trainsim.study.runner import Runner
-from trainsim.study.store import Row, Store, StoreError
+from trainsim.study.store import AnswerStore, StoredRow, StoreError
 from trainsim.study.trial import Failure, Trial, measures
 from trainsim.validation.scoring import replayed
 
@@ -74,7 +74,7 @@ def test_a_larger_sweep_goes_on_from_a_smaller_one(tmp_path: Path) -> None:
     runner = Runner(keep=measures, workers=1, store=file)
     runner.run([Trial(base=BASE.replace({"parallel.tp": tp})) for tp in (1, 2, 4)], "test")
     assert runner.found == 2
-    assert len(Store(file)) == 3
+    assert len(AnswerStore(file)) == 3
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -174,7 +174,7 @@ def test_a_changed_file_is_run_anew(tmp_path: Path) -> None:
     own_machine(tmp_path)
     runner = Runner(keep=measures, workers=1, store=kept)
     runner.run([Trial(base=base.replace({"parallel.tp": 2}))], "test")
-    assert (runner.found, len(Store(kept))) == (1, 2)
+    assert (runner.found, len(AnswerStore(kept))) == (1, 2)
 
 
 def test_a_schedule_file_counts_by_what_it_says(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_store_of_other_code_is_kept_and_not_used(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(saved, "code_digest", lambda: "a later version")
     runner = Runner(keep=measures, workers=1, store=file)
     runner.run([Trial(base=BASE)], "test")
-    assert (runner.found, len(Store(file))) == (0, 9)
+    assert (runner.found, len(AnswerStore(file))) == (0, 9)
 
 
 @pytest.mark.parametrize("error", [MemoryError, OSError, RecursionError])
@@ -240,7 +240,7 @@ def test_what_fails_of_the_moment_is_no_answer(
     with monkeypatch.context() as patch:
         patch.setattr(Scenario, "run", broken)
         assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)["error"].notna().all()
-    assert len(Store(file)) == 0
+    assert len(AnswerStore(file)) == 0
     assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)["error"].isna().all()
 
 
@@ -269,7 +269,7 @@ def test_an_interrupt_stores_what_is_finished(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Scenario, "run", interrupted)
     frame = ts.sweep(BASE, {"parallel.tp": [1, 2, 4]}, workers=1, store=tmp_path / "a.sqlite")
     assert frame.attrs["interrupted"]
-    assert len(Store(tmp_path / "a.sqlite")) == 1
+    assert len(AnswerStore(tmp_path / "a.sqlite")) == 1
 
 
 # ------------------------------------------------------------------------------------------------ files that are none
@@ -294,7 +294,7 @@ def marked_by_another_program(path: Path) -> None:
 
 
 def later(path: Path) -> None:
-    Store.at(path)
+    AnswerStore.at(path)
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {store.FORM + 1}")
 
@@ -326,7 +326,7 @@ def test_a_folder_that_is_not_there_and_a_value_that_is_no_path(tmp_path: Path) 
         (3, "wants the"),
     ):
         with pytest.raises(StoreError, match=words):
-            Store.at(what)  # type: ignore[arg-type]
+            AnswerStore.at(what)  # type: ignore[arg-type]
 
 
 def test_an_older_form_stays_as_it_is_beside_the_new(tmp_path: Path) -> None:
@@ -336,20 +336,20 @@ def test_an_older_form_stays_as_it_is_beside_the_new(tmp_path: Path) -> None:
         database.execute("INSERT INTO answers_0 VALUES (1)")
         database.execute(f"PRAGMA application_id = {store.APPLICATION}")
     ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)
-    assert len(Store(file)) == 1
+    assert len(AnswerStore(file)) == 1
     with sqlite3.connect(file) as database:
         assert database.execute("SELECT * FROM answers_0").fetchall() == [(1,)]
 
 
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     (tmp_path / "a.sqlite").touch()
-    Store.at(tmp_path / "a.sqlite").add([Row(b"k", "n", False, "1")])
-    assert len(Store(tmp_path / "a.sqlite")) == 1
+    AnswerStore.at(tmp_path / "a.sqlite").add([StoredRow(b"k", "n", False, "1")])
+    assert len(AnswerStore(tmp_path / "a.sqlite")) == 1
 
 
 def test_a_full_disk_is_said_and_loses_nothing_that_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Store.at(tmp_path / "a.sqlite")
-    kept.add([Row(b"first", "n", False, "1")])
+    kept = AnswerStore.at(tmp_path / "a.sqlite")
+    kept.add([StoredRow(b"first", "n", False, "1")])
     connect = sqlite3.connect
 
     def small(*words: Any, **options: Any) -> sqlite3.Connection:
@@ -359,19 +359,19 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_stored(tmp_path: Path, m
 
     monkeypatch.setattr(store.sqlite3, "connect", small)
     with pytest.raises(StoreError, match=r"a\.sqlite: the disk is full; make room"):
-        kept.add([Row(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
+        kept.add([StoredRow(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
     assert list(kept.found([b"first", b"1"])) == [b"first"]
 
 
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from trainsim.study.store import Row, Store, StoreError
-kept = Store.at(sys.argv[1])
-kept.add([Row(b"first", "n", False, "1")])
+from trainsim.study.store import AnswerStore, StoredRow, StoreError
+kept = AnswerStore.at(sys.argv[1])
+kept.add([StoredRow(b"first", "n", False, "1")])
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 try:
-    kept.add([Row(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
+    kept.add([StoredRow(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
 except StoreError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
@@ -382,11 +382,11 @@ def test_a_limit_on_the_size_of_files_too(tmp_path: Path) -> None:
     file = tmp_path / "a.sqlite"
     done = subprocess.run([sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True)
     assert "the disk" in done.stdout, done.stderr
-    assert list(Store(file).found([b"first", b"1"])) == [b"first"]
+    assert list(AnswerStore(file).found([b"first", b"1"])) == [b"first"]
 
 
 def test_a_file_that_may_not_be_written_to_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Store.at(tmp_path / "a.sqlite")
+    AnswerStore.at(tmp_path / "a.sqlite")
     connect = sqlite3.connect
 
     def read_only(path: Path, **options: Any) -> sqlite3.Connection:
@@ -394,18 +394,18 @@ def test_a_file_that_may_not_be_written_to_is_said(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(store.sqlite3, "connect", read_only)
     with pytest.raises(StoreError, match="cannot be written to; give permission"):
-        Store.at(tmp_path / "a.sqlite")
+        AnswerStore.at(tmp_path / "a.sqlite")
 
 
 def test_who_writes_too_long_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Store.at(tmp_path / "a.sqlite")
+    kept = AnswerStore.at(tmp_path / "a.sqlite")
     monkeypatch.setattr(store, "PATIENCE", 0.05)
     other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="another process has been writing"):
-        kept.add([Row(b"k", "n", False, "1")])
+        kept.add([StoredRow(b"k", "n", False, "1")])
     other.close()
-    kept.add([Row(b"k", "n", False, "1")])
+    kept.add([StoredRow(b"k", "n", False, "1")])
 
 
 # ------------------------------------------------------------------------------------------- kills, and several writers
@@ -482,10 +482,10 @@ def test_two_writers_lose_nothing_and_write_nothing_twice(tmp_path: Path) -> Non
 
 WRITES = """
 import sys
-from trainsim.study.store import Row, Store
-kept = Store.at(sys.argv[1])
+from trainsim.study.store import StoredRow, AnswerStore
+kept = AnswerStore.at(sys.argv[1])
 for k in range(0, 200, 10):
-    kept.add([Row(str(k + i).encode(), "n", False, str(k + i)) for i in range(10)])
+    kept.add([StoredRow(str(k + i).encode(), "n", False, str(k + i)) for i in range(10)])
 """
 
 
@@ -493,9 +493,9 @@ def test_two_processes_write_at_once(tmp_path: Path) -> None:
     file = tmp_path / "a.sqlite"
     both = [subprocess.Popen([sys.executable, "-c", WRITES, str(file)]) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
-    rows = Store(file).found(str(k).encode() for k in range(200))
+    rows = AnswerStore(file).found(str(k).encode() for k in range(200))
     assert [rows[str(k).encode()].text for k in range(200)] == [str(k) for k in range(200)]
-    assert len(Store(file)) == 200
+    assert len(AnswerStore(file)) == 200
 
 
 # --------------------------------------------------------------------------------------------------------- the commands
@@ -524,7 +524,7 @@ def test_other_studies_take_a_store_too(here: Path, capsys: pytest.CaptureFixtur
         first, second = ([status(*words, "--json", "--store", "a.sqlite"), capsys.readouterr().out] for _ in range(2))
         assert first == second
         assert first[0] == 0
-    assert len(Store(here / "a.sqlite")) > 10
+    assert len(AnswerStore(here / "a.sqlite")) > 10
 
 
 @pytest.mark.parametrize("words", [("--store", "."), ("--backend", "procesess"), ("--backend", "dask://localhost:1x")])

@@ -17,7 +17,7 @@ from tests.test_sweep import BASE
 from trainsim.errors import ScenarioError
 from trainsim.report.style import GIB
 from trainsim.study.sweep import run_design
-from trainsim.study.sweep_summary import BINS, Objective, pareto_front, summarize
+from trainsim.study.sweep_summary import BINS, SweepGoal, pareto_front, summarize
 from trainsim.study.swept import SweptPoint, read_frame
 from trainsim.study.trial import Measures
 
@@ -48,7 +48,7 @@ PAIRS = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), max_size=20)
 @given(pairs=PAIRS)
 def test_the_front_is_what_no_other_point_beats(pairs: list[tuple[int, int]]) -> None:
     points = swept(*(ran(step, memory) for step, memory in pairs))
-    front = [(p.ran.step_time, p.ran.peak_memory) for p in pareto_front(points, Objective.STEP) if p.ran]
+    front = [(p.ran.step_time, p.ran.peak_memory) for p in pareto_front(points, SweepGoal.STEP) if p.ran]
 
     def beaten(one: tuple[int, int]) -> bool:
         return any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in pairs)
@@ -69,14 +69,14 @@ def test_what_does_not_fit_is_not_on_the_front_and_not_the_best() -> None:
 @pytest.mark.parametrize(
     ("measured", "objective", "fastest", "thriftiest"),
     [
-        ([ran(3), ran(2)], Objective.STEP, 1, 1),
-        ([ran(3, batch=64), ran(2)], Objective.TOKENS, 0, 0),
-        ([ran(3, gpus=16), ran(4)], Objective.PER_GPU, 0, 1),
-        ([ran(3, cost=5.0, days=1.0), ran(4, cost=4.0, days=1.0)], Objective.STEP, 0, 1),
+        ([ran(3), ran(2)], SweepGoal.STEP, 1, 1),
+        ([ran(3, batch=64), ran(2)], SweepGoal.TOKENS, 0, 0),
+        ([ran(3, gpus=16), ran(4)], SweepGoal.PER_GPU, 0, 1),
+        ([ran(3, cost=5.0, days=1.0), ran(4, cost=4.0, days=1.0)], SweepGoal.STEP, 0, 1),
     ],
 )
 def test_points_compare_by_what_is_alike(
-    measured: list[Measures], objective: Objective, fastest: int, thriftiest: int
+    measured: list[Measures], objective: SweepGoal, fastest: int, thriftiest: int
 ) -> None:
     points = swept(*measured)
     one = summarize((), points)

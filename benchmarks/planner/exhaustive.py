@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.planner.spaces import SPACES, Case
 from trainsim.study.planning.bounding import Bounded, bounded, roots
 from trainsim.study.planning.objectives import objectives
-from trainsim.study.planning.search import Found, Planned, planned, search
+from trainsim.study.planning.search import Planned, Searched, planned, search
 from trainsim.study.planning.space import space_of
 from trainsim.study.runner import Runner
 from trainsim.study.trial import Trial
@@ -70,7 +70,7 @@ def check(case: Case, store: Path | None = None) -> Checked:
     return _compared(layouts=len(layouts), ran=ran, failed=len(fit) - len(ran), found=found)
 
 
-def _compared(*, layouts: int, ran: Sequence[tuple[Bounded, Planned]], failed: int, found: Found) -> Checked:
+def _compared(*, layouts: int, ran: Sequence[tuple[Bounded, Planned]], failed: int, found: Searched) -> Checked:
     good = [(b, value) for b, value in ran if value.measured.fits]
     best, took = min(good, key=lambda item: item[1].measured.step_time)
     first = found.best[0]

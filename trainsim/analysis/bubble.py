@@ -40,7 +40,7 @@ class Bubble:
     stages: tuple[Stall, ...] = ()
 
 
-class _Use(NamedTuple):
+class _StageUse(NamedTuple):
     """What the passes of every class take, with its busy seconds, its first start and its last end; of pipelines of the
     same classes their ``classes``, their window and number; busy seconds and windows of all ranks."""
 
@@ -55,7 +55,7 @@ class _Use(NamedTuple):
     total: float
 
 
-def _use(lanes: Lanes, pipelines: Ints | None) -> _Use:
+def _use(lanes: Lanes, pipelines: Ints | None) -> _StageUse:
     every = [occupancy(lanes, lane, first_step(lanes, lane)) for lane in lanes.compute]
     busy, first, last = (np.array([getattr(taken, name) for taken in every]) for name in ("busy", "first", "last"))
     if pipelines is None:
@@ -63,7 +63,7 @@ def _use(lanes: Lanes, pipelines: Ints | None) -> _Use:
     classes, count = np.unique(lanes.trace.rank_class[pipelines], axis=0, return_counts=True)
     window = last[classes].max(axis=1)
     work, total = float((busy * lanes.count).sum()), float((window * count).sum()) * classes.shape[1]
-    return _Use(every, busy, first, last, classes, window, count, work, total)
+    return _StageUse(every, busy, first, last, classes, window, count, work, total)
 
 
 def fraction(lanes: Lanes, pipelines: Ints | None = None) -> float:

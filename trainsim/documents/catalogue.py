@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainsim.documents.document import Document, read_file
-from trainsim.documents.kept import Kept
+from trainsim.documents.kept import KeptReading
 from trainsim.documents.origin import Origin
 from trainsim.errors import InvalidData, TrainsimError, UnknownName, nearest, shorten
 from trainsim.plugins import Addition, BrokenPlugin, additions
@@ -25,7 +25,7 @@ COMMON = ("name", "description", "source", "base", "aliases")
 OWN = ("name", "description", "aliases")
 """Keys that nobody takes over from a base."""
 DEEP = 99
-_FOLDERS: Kept[Mapping[str, Path]] = Kept()
+_FOLDERS: KeptReading[Mapping[str, Path]] = KeptReading()
 MOST = 256  # documents to remember
 Data = Mapping[str, Any]
 

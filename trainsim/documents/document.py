@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from trainsim.documents.kept import Kept
+from trainsim.documents.kept import KeptReading
 from trainsim.documents.origin import Key, Origin
 from trainsim.errors import InvalidData, TrainsimError
 
@@ -24,7 +24,7 @@ DEEPEST = 20
 UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What PyYAML raises for text that means nothing: some tags and numbers end in Python's own errors."""
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TEXTS: Kept[str] = Kept()
+_TEXTS: KeptReading[str] = KeptReading()
 _DATE = "tag:yaml.org,2002:timestamp"
 
 

@@ -15,7 +15,7 @@ of file systems are coarse, and those of other machines differ."""
 MOST = 1024  # things to remember
 
 
-class Kept(Generic[T]):
+class KeptReading(Generic[T]):
     """What came of looking at files or folders, of each as long as its status stays the same.
 
     One that changed a moment ago is looked at each time, since a second change may leave the status as it is.

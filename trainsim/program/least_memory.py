@@ -105,7 +105,7 @@ def _gradients(rank_plan: RankPlan, stage: Stage) -> float:
 WORKS = (Work.F, Work.B, Work.I, Work.W)
 
 
-class Kept(NamedTuple):
+class KeptBytes(NamedTuple):
     """What one microbatch holds of a stage: from its forward to its backward, and from there to a weight gradient that
     is put off; ``within``: the most that a pass of each of WORKS takes above what is there when it begins."""
 
@@ -114,7 +114,7 @@ class Kept(NamedTuple):
     within: tuple[float, ...]
 
 
-def kept_by(parts: Parts, stage: Stage) -> Kept:
+def kept_by(parts: Parts, stage: Stage) -> KeptBytes:
     """What the passes of a microbatch over *stage* take and give back, in the order of their instructions."""
     blocks = [*([parts.embedding] if stage.embedding else []), *parts.layer_blocks(stage)]
     blocks += [parts.head] if stage.head else []
@@ -122,7 +122,7 @@ def kept_by(parts: Parts, stage: Stage) -> Kept:
     results += kept_keys(parts, stage) + parts.kept_output(stage)
     ahead = list(_ahead(parts, blocks))
     back = [list(_back(blocks, half)) for half in ("backward", "input_gradient", "weight_gradient")]
-    return Kept(
+    return KeptBytes(
         until_backward=sum(taken for taken, _ in ahead) + results,
         until_weights=sum(block.kept for block in blocks),
         within=(_highest(ahead), *map(_highest, back)),

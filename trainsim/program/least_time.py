@@ -42,7 +42,7 @@ def least_seconds(parts: Parts) -> float:
     return faster * max(_ends(parts, passes, times))
 
 
-class _Pass(NamedTuple):
+class _PassTimes(NamedTuple):
     """Seconds of the passes of one microbatch through a virtual stage, messages that they wait for included, and of the
     first slice of it without these."""
 
@@ -57,9 +57,9 @@ class _Pass(NamedTuple):
         return self.forward + self.to_inputs + self.to_weights
 
 
-def _passes(parts: Parts) -> list[_Pass]:
+def _passes(parts: Parts) -> list[_PassTimes]:
     """The passes of every virtual stage; those of stages that run the same blocks are worked out once."""
-    known: dict[object, _Pass] = {}
+    known: dict[object, _PassTimes] = {}
     out = []
     for stage in parts.stages:
         sends = _sends(parts, stage, stage.after), _sends(parts, stage, stage.before)
@@ -70,7 +70,7 @@ def _passes(parts: Parts) -> list[_Pass]:
     return out
 
 
-def _pass_of(parts: Parts, stage: Stage, ahead: float, back: float) -> _Pass:
+def _pass_of(parts: Parts, stage: Stage, ahead: float, back: float) -> _PassTimes:
     """With the seconds that it waits for its messages *ahead* and *back*. Where a backward is not split, all of it
     counts as the half that others wait for."""
     shape = facts(parts.job.pipeline.schedule)
@@ -85,7 +85,7 @@ def _pass_of(parts: Parts, stage: Stage, ahead: float, back: float) -> _Pass:
             rows.append((seconds("forward"), seconds("backward"), 0.0))
     forward, to_inputs, to_weights = (sum(column) for column in zip(*rows, strict=True))
     waits = len(rows) * ahead, len(rows) * back
-    return _Pass(forward + waits[0], to_inputs + waits[1], to_weights, *rows[0][:2])
+    return _PassTimes(forward + waits[0], to_inputs + waits[1], to_weights, *rows[0][:2])
 
 
 def _sends(parts: Parts, stage: Stage, to: int | None) -> float:
@@ -122,7 +122,7 @@ def _of_kernels(pieces: Iterable[Work]) -> float:
     return total
 
 
-def _work(parts: Parts, rank: int, passes: Sequence[_Pass]) -> float:
+def _work(parts: Parts, rank: int, passes: Sequence[_PassTimes]) -> float:
     """Seconds that a pipeline rank works for one microbatch."""
     return sum(passes[stage.index].all for stage in parts.of_rank(rank))
 
@@ -130,7 +130,7 @@ def _work(parts: Parts, rank: int, passes: Sequence[_Pass]) -> float:
 # -- the end of a step -----------------------------------------------------------------------------------------------
 
 
-def _ends(parts: Parts, passes: Sequence[_Pass], times: float) -> Iterable[float]:
+def _ends(parts: Parts, passes: Sequence[_PassTimes], times: float) -> Iterable[float]:
     """When each pipeline rank is through with its step at the least: all ranks that differ in anything but place."""
     way = _ways(parts, passes)
     paired = facts(parts.job.pipeline.schedule).paired
@@ -158,7 +158,7 @@ def _ends(parts: Parts, passes: Sequence[_Pass], times: float) -> Iterable[float
     yield from ends
 
 
-def _ways(parts: Parts, passes: Sequence[_Pass]) -> dict[int, tuple[float, float]]:
+def _ways(parts: Parts, passes: Sequence[_PassTimes]) -> dict[int, tuple[float, float]]:
     """Virtual stage -> seconds in which a microbatch comes to it, and in which its gradient goes back from it."""
     message = _message(parts)
     out, head, tail = {}, 0.0, 0.0
@@ -219,7 +219,7 @@ def _bucket(rank_plan: RankPlan, bucket: Bucket) -> float:
     return rank_plan.parts.network.crowded_seconds(bucket.over, bucket.operation, bucket.nbytes)
 
 
-def _end(rank_plan: RankPlan, closing: _Closing, done: float, passes: Sequence[_Pass], times: float) -> float:
+def _end(rank_plan: RankPlan, closing: _Closing, done: float, passes: Sequence[_PassTimes], times: float) -> float:
     """When a rank is through, whose passes are over after *done* seconds."""
     sharding, stages = rank_plan.sharding, rank_plan.stages
     end = done + closing.total

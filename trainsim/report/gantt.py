@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainsim.result.result import Result
 
 
-class Layout(NamedTuple):
+class ChartLayout(NamedTuple):
     """Inches per unit of height of a panel, and the height that each panel needs."""
 
     scale: float
@@ -89,13 +89,13 @@ def _windows(
     return (Panel(title, start, end),)
 
 
-def _layout(scenes: Sequence[Scene], everyone: Sequence[DrawnRank], *, some: bool) -> Layout:
+def _layout(scenes: Sequence[Scene], everyone: Sequence[DrawnRank], *, some: bool) -> ChartLayout:
     """*some*: not everyone is in the panels, so that the strip is needed, and may be taller."""
     tallest = max(drawn.height for drawn in scenes)
     most = (KERNELS_ALONE if scenes[0].detailed else ALONE) if len(everyone) == 1 else 0.62
     scale = float(np.clip(6.0 / tallest, 0.13, most)) if len(scenes) == 1 else float(np.clip(4.4 / tallest, 0.14, 0.5))
     strip = float(np.clip(len(everyone) * 0.07, 0.3, 2.4 if some else 1.2)) if some or len(scenes) > 1 else 0.0
-    return Layout(scale, tuple(max(0.5, drawn.height * scale) for drawn in scenes), strip)
+    return ChartLayout(scale, tuple(max(0.5, drawn.height * scale) for drawn in scenes), strip)
 
 
 def _overview(
@@ -130,7 +130,7 @@ def draw_strip(axes: Axes, stages: Sequence[DrawnRank], duration: float) -> None
     axes.grid(visible=False)
 
 
-def _title(figure: Figure, result: Result, layout: Layout) -> str:
+def _title(figure: Figure, result: Result, layout: ChartLayout) -> str:
     """Write the head; what has to be said of the letters."""
     bubble = result.bubble
     period = f", period {format_time(result.period)}" if result.period is not None else ""

@@ -17,14 +17,14 @@ REFRESH = 0.2
 """Seconds between two pictures of a bar in a notebook."""
 
 
-class Advance(Protocol):
+class AdvanceBar(Protocol):
     """Moves a bar on by one; ``known``: it took no time, and says nothing of how fast it goes."""
 
     def __call__(self, *, known: bool = False) -> None: ...
 
 
 @contextmanager
-def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[Advance]:
+def bar(title: str, total: int, wanted: bool | None = None) -> Iterator[AdvanceBar]:
     """Shows a bar while the body runs (None: where somebody looks at it); gives the function that advances it.
 
     A terminal shows it on standard error, a notebook in the cell, once it takes more than a moment.

@@ -29,7 +29,7 @@ class OtherCode(TrainsimError):
     """Give the processes the code that the message asks for."""
 
 
-class Task(NamedTuple):
+class TrialTask(NamedTuple):
     """What another process needs of a trial. ``content`` is all that the scenario said when it was prepared."""
 
     scenario: Scenario
@@ -55,9 +55,9 @@ class Prepared:
         return repr([data.get(key) for key in ("cluster", "model", "framework")])
 
     @property
-    def task(self) -> Task:
+    def task(self) -> TrialTask:
         """What is run of it."""
-        return Task(self.scenario, self.content, self.job_change)
+        return TrialTask(self.scenario, self.content, self.job_change)
 
 
 def prepared(trial: Trial, *, stored: bool = False) -> Prepared | Failure:
@@ -70,7 +70,7 @@ def prepared(trial: Trial, *, stored: bool = False) -> Prepared | Failure:
         return failed(error)
 
 
-def attempt(task: Task, keep: Callable[[Result], T]) -> T | Failure:
+def attempt(task: TrialTask, keep: Callable[[Result], T]) -> T | Failure:
     """What is kept of the result of *task*, or why there is none, whatever went wrong."""
     try:
         with no_search_for_cycles():  # next to nothing of a point refers back, and all of it is gone with the point
@@ -93,7 +93,7 @@ def failed(error: Exception) -> Failure:
 class Batch(Generic[T]):
     """Tasks that go to another process together, with the ``code`` (see ``code_digest``) of who wants them run."""
 
-    tasks: Sequence[Task]
+    tasks: Sequence[TrialTask]
     keep: Callable[[Result], T]
     code: str
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from trainsim.study.attempt import Batch, OtherCode, Prepared, attempt_all
 from trainsim.study.code import code_digest
 from trainsim.study.trial import Failure
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Pool:
     deaths: tuple[type[BaseException], ...] = (BrokenExecutor,)
 
 
-def in_batches(pool: Pool, work: Work[T]) -> Answers[T]:
+def in_batches(pool: Pool, work: StudyWork[T]) -> Answers[T]:
     """The answers to *work* from the processes of *pool*, as they come. A process that dies costs the trial that it
     died of. On an interrupt what is finished still comes, before it goes on."""
     hand_out = _HandingOut(pool, work)
@@ -53,7 +53,7 @@ def in_batches(pool: Pool, work: Work[T]) -> Answers[T]:
 class _HandingOut(Generic[T]):
     """What is to be handed out, what is under way, and what was when a process died: that is tried one by one."""
 
-    def __init__(self, pool: Pool, work: Work[T]):
+    def __init__(self, pool: Pool, work: StudyWork[T]):
         self.pool, self.work, self.code = pool, work, code_digest()
         self.queue = deque(grouped(work.todo))
         self.flying: dict[Future[Any], list[Prepared]] = {}

@@ -15,7 +15,7 @@ from trainsim.study.faster_parts import PARTS, Faster, parts_of
 from trainsim.study.losses import RUNS, Losses, losses
 from trainsim.study.moved_layers import LAYERS, Slowest, moves, slowest
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.stragglers import Paced, straggler
 from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import TIME, suggestions
@@ -176,7 +176,7 @@ def explain(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> Explanation:
     """What would make a step of *scenario* (or of the file or name) shorter: each change is run at detail ``block``.
 

@@ -21,7 +21,7 @@ KERNELS = ("forward", "backward", "recompute")
 BETWEEN_NODES = ("network", "latency")
 
 
-class Part(NamedTuple):
+class MachinePart(NamedTuple):
     """Something that could be faster: in words, how, and the kinds of spans on the critical path that it carries."""
 
     title: str
@@ -103,12 +103,12 @@ def _host(job: Job, factor: float) -> Job:
     return replace(job, framework=replace(framework, communication=sent))
 
 
-PARTS: Mapping[str, Part] = {
-    "arithmetic": Part("GPU arithmetic", _arithmetic, KERNELS),
-    "memory": Part("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
-    "local": Part("links inside nodes", _local, ("tp",)),
-    "storage": Part("memory of hosts, drives", _storage, ("offload",)),
-    "network": Part("network bandwidth", _network, ("pp", "dp")),
-    "latency": Part("network latency", _latency, ("pp", "dp", "other")),
-    "host": Part("host", _host, ("host",)),
+PARTS: Mapping[str, MachinePart] = {
+    "arithmetic": MachinePart("GPU arithmetic", _arithmetic, KERNELS),
+    "memory": MachinePart("GPU memory bandwidth", _memory, (*KERNELS, "optimizer")),
+    "local": MachinePart("links inside nodes", _local, ("tp",)),
+    "storage": MachinePart("memory of hosts, drives", _storage, ("offload",)),
+    "network": MachinePart("network bandwidth", _network, ("pp", "dp")),
+    "latency": MachinePart("network latency", _latency, ("pp", "dp", "other")),
+    "host": MachinePart("host", _host, ("host",)),
 }

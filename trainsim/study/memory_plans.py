@@ -19,7 +19,7 @@ ADAPTER = {"rank": 16, "targets": ["q", "k", "v", "o"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MemoryPlan:
     """A way to train: ``changes`` of a scenario at dotted paths; with ``lora`` adapters, on weights of ``base_dtype``.
 
     ``several``: it shares states between GPUs, so that it says nothing where there is one.
@@ -44,7 +44,7 @@ class Plan:
         return {**self.changes, "model.lora": {**ADAPTER, **given, **stored}}
 
 
-def plans() -> tuple[Plan, ...]:
+def plans() -> tuple[MemoryPlan, ...]:
     """All of them, in the order of the file.
 
     >>> plans()[0].title
@@ -60,11 +60,11 @@ def usual_cards() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def _plans(document: Document) -> tuple[Plan, ...]:
+def _plans(document: Document) -> tuple[MemoryPlan, ...]:
     top = DocumentPart.open(document, (), document.data, [*COMMON, "cards", "plans"])
     listed = top.section("plans", document.data["plans"])
-    known = [key for key in keys_of(Plan) if key != "title"]
+    known = [key for key in keys_of(MemoryPlan) if key != "title"]
     return tuple(
-        build(Plan, DocumentPart.open(document, ("plans", title), data, known), title=title)
+        build(MemoryPlan, DocumentPart.open(document, ("plans", title), data, known), title=title)
         for title, data in listed.data.items()
     )

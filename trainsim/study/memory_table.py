@@ -15,9 +15,9 @@ from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.hardware.topology import TOPOLOGIES
 from trainsim.models.transformer import Transformer
 from trainsim.scenario.scenario import Scenario
-from trainsim.study.memory_plans import Plan, plans, usual_cards
+from trainsim.study.memory_plans import MemoryPlan, plans, usual_cards
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import Change, Measures, Outcome, Trial, measures
 
 WITHOUT_NVLINK, WITH_NVLINK = "pcie_box", "dgx_h100"
@@ -36,7 +36,7 @@ USUAL: Mapping[str, Any] = {
 class PlanOnCard:
     """A plan on so many GPUs of a card, and what came of running it."""
 
-    plan: Plan
+    plan: MemoryPlan
     card: str
     gpus: int
     outcome: Outcome[Measures]
@@ -120,7 +120,7 @@ def memory_table(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> MemoryTable:
     """The plans of ``memory_plans.yaml`` with the model and whatever else *data*, a scenario's mapping, says.
 
@@ -132,7 +132,7 @@ def memory_table(
     own = _machine(given) if "topology" in given else None
     named = tuple(cards) or ((own.gpu.name,) if own else usual_cards())
     whole = {**data, **{key: _over(value, data.get(key)) for key, value in USUAL.items()}}
-    tried: list[tuple[Plan, str, int, Trial]] = []
+    tried: list[tuple[MemoryPlan, str, int, Trial]] = []
     bases: list[Scenario] = []
     machines: dict[str, Cluster] = {}
     for card in named:
@@ -198,7 +198,7 @@ def machine_of(gpu: GPU, card: str) -> dict[str, Any]:
     return {"topology": WITH_NVLINK if gpu.nvlink_bandwidth else WITHOUT_NVLINK, "gpu": card}
 
 
-def _trial(base: Scenario, plan: Plan) -> Trial:
+def _trial(base: Scenario, plan: MemoryPlan) -> Trial:
     """The plan's changes on *base*."""
     model = base.data.get("model")
     values = plan.values(model if isinstance(model, Mapping) else {})

@@ -8,12 +8,12 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 from trainsim.errors import ScenarioError
-from trainsim.report.progress import Advance, bar
+from trainsim.report.progress import AdvanceBar, bar
 from trainsim.result.result import Result
 from trainsim.study.attempt import Prepared, attempt, prepared
 from trainsim.study.backends import backend_of
-from trainsim.study.saved import Saved
-from trainsim.study.store import Store
+from trainsim.study.saved import SavedAnswers
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import NOT_RUN, Failure, Outcome, Trial
 from trainsim.study.work import Answers
 
@@ -46,7 +46,7 @@ class Runner(Generic[T]):
         workers: int | None = None,
         progress: bool | None = None,
         backend: str | None = None,
-        store: Store | str | Path | None = None,
+        store: AnswerStore | str | Path | None = None,
     ):
         wrong = isinstance(workers, bool) or not isinstance(workers, int | None)
         if wrong or (workers is not None and workers < 1):
@@ -57,7 +57,7 @@ class Runner(Generic[T]):
         self._automatic = backend is None
         self._look_first = backend is None and workers is None
         self._answers: dict[Prepared, T | Failure] = {}
-        self._saved = None if store is None else Saved(Store.at(store), keep)
+        self._saved = None if store is None else SavedAnswers(AnswerStore.at(store), keep)
         self.found = 0
 
     def run(self, trials: Iterable[Trial], title: str) -> list[Outcome[T]]:
@@ -66,7 +66,7 @@ class Runner(Generic[T]):
         with bar(title, len(trials), self.progress) as advance:
             return self.run_under(advance, trials)
 
-    def run_under(self, advance: Advance, trials: Sequence[Trial]) -> list[Outcome[T]]:
+    def run_under(self, advance: AdvanceBar, trials: Sequence[Trial]) -> list[Outcome[T]]:
         """The same under a bar that shows other work too: *advance* is called once for each of *trials*."""
         if not self._saved and not self._look_first and len(trials) > 1:  # else it may be that there is nothing to run
             self._elsewhere.start(len(trials))
@@ -83,7 +83,7 @@ class Runner(Generic[T]):
         answers = [t if isinstance(t, Failure) else self._answers.get(t, NOT_RUN) for t in tasks]
         return [_outcome(trial, answer) for trial, answer in zip(trials, answers, strict=True)]
 
-    def _run_and_save(self, todo: Sequence[Prepared], advance: Advance) -> None:
+    def _run_and_save(self, todo: Sequence[Prepared], advance: AdvanceBar) -> None:
         """Run *todo*; what is finished is remembered and stored, whatever ends it."""
         try:
             for task, answer in self._run(todo):

@@ -11,7 +11,7 @@ from trainsim.study.attempt import Prepared
 from trainsim.study.code import code_digest
 from trainsim.study.kept import failure_of, failure_text, form_of
 from trainsim.study.key import key_of, place_of
-from trainsim.study.store import Row, Store
+from trainsim.study.store import AnswerStore, StoredRow
 from trainsim.study.trial import Failure
 
 T = TypeVar("T")
@@ -20,16 +20,16 @@ EVERY = 1.0
 """Seconds of work that are lost at most if the process is killed."""
 
 
-class Saved(Generic[T]):
+class SavedAnswers(Generic[T]):
     """The answers of one run that are in *store*, and those that are put there, as ``keep`` makes them.
 
     Raises ScenarioError for a *keep* whose values have no form, and StoreError for a store that cannot be used.
     """
 
-    def __init__(self, store: Store, keep: Callable[[Result], T]):
+    def __init__(self, store: AnswerStore, keep: Callable[[Result], T]):
         self.store, self.form, self.code = store, form_of(keep), code_digest()
         self._keys: dict[Prepared, bytes] = {}
-        self._rows: list[Row] = []
+        self._rows: list[StoredRow] = []
         self._written = -EVERY
 
     def found(self, todo: Iterable[Prepared]) -> dict[Prepared, T | Failure]:
@@ -40,7 +40,7 @@ class Saved(Generic[T]):
         read = {task: self._read(task, rows[key]) for task, key in keys.items() if key in rows}
         return {task: answer for task, answer in read.items() if answer is not None}
 
-    def _read(self, task: Prepared, row: Row) -> T | Failure | None:
+    def _read(self, task: Prepared, row: StoredRow) -> T | Failure | None:
         try:
             return failure_of(row.text, place_of(task)) if row.failed else self.form.read(row.text)
         except ValueError:  # somebody has written into the file
@@ -54,16 +54,16 @@ class Saved(Generic[T]):
         if self._rows and monotonic() - self._written > EVERY:
             self.flush()
 
-    def _row(self, task: Prepared, answer: T | Failure) -> Row | None:
+    def _row(self, task: Prepared, answer: T | Failure) -> StoredRow | None:
         """None for what is no answer for good."""
         key = self._keys.get(task)
         if key is None:
             return None
         if isinstance(answer, Failure):
             text = None if answer.of_the_moment else failure_text(answer, place_of(task))
-            return None if text is None else Row(key, self.form.name, True, text)
+            return None if text is None else StoredRow(key, self.form.name, True, text)
         text = self.form.written(answer)
-        return None if text is None else Row(key, self.form.name, False, text)
+        return None if text is None else StoredRow(key, self.form.name, False, text)
 
     def flush(self) -> None:
         """Write down what was noted, unless a data file of the package has been changed meanwhile."""

@@ -29,7 +29,7 @@ class StoreError(TrainsimError):
     """Make room or give permission, or name another file, as the message says."""
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """An answer as it is stored: of which ``kept`` form, whether it ``failed``, and its ``text``."""
 
     key: bytes
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class AnswerStore:
     """A database of SQLite. It is made when it is first written to, and several processes may use it at once, of
     several machines too: it keeps no file beside it but the journal of the transaction under way.
 
@@ -58,9 +58,9 @@ class Store:
     path: Path
 
     @classmethod
-    def at(cls, path: str | Path | Store) -> Store:
+    def at(cls, path: str | Path | AnswerStore) -> AnswerStore:
         """The store at *path*, looked at and tried before any work is done."""
-        if isinstance(path, Store):
+        if isinstance(path, AnswerStore):
             return path
         if not isinstance(path, str | Path) or not str(path):
             raise StoreError(f"store={path!r}: wants the path of a file, such as sweep.sqlite")
@@ -73,18 +73,20 @@ class Store:
             database.execute(f"PRAGMA user_version = {FORM}")
         return store
 
-    def found(self, keys: Iterable[bytes]) -> dict[bytes, Row]:
+    def found(self, keys: Iterable[bytes]) -> dict[bytes, StoredRow]:
         """The stored rows of *keys*, by key."""
-        wanted, rows = list(dict.fromkeys(keys)), dict[bytes, Row]()
+        wanted, rows = list(dict.fromkeys(keys)), dict[bytes, StoredRow]()
         with self._open() as database:
             for start in range(0, len(wanted), AT_ONCE):
                 some = wanted[start : start + AT_ONCE]
                 marks = ",".join("?" * len(some))
                 question = f"SELECT key, kept, failed, answer FROM {TABLE} WHERE key IN ({marks})"
-                rows |= {row[0]: Row(row[0], row[1], bool(row[2]), row[3]) for row in database.execute(question, some)}
+                rows |= {
+                    row[0]: StoredRow(row[0], row[1], bool(row[2]), row[3]) for row in database.execute(question, some)
+                }
         return rows
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[StoredRow]) -> None:
         """Write *rows* down, all or none. A key that is there keeps its answer, but for a failure, whose words may have
         been of another place."""
         write = f"""INSERT INTO {TABLE} (key, kept, failed, answer) VALUES (?, ?, ?, ?)

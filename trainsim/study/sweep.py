@@ -14,7 +14,7 @@ from trainsim.study.designs.grid import grid
 from trainsim.study.designs.listed import listed
 from trainsim.study.designs.where import Conditions, Where
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.sweep_summary import Summary, summarize
 from trainsim.study.swept import COLUMNS, TYPES, SweptPoint, label, read_frame
 from trainsim.study.trial import Change, Measures, Outcome, Trial, as_scenario, measures
@@ -101,7 +101,7 @@ def sweep(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> DataFrame:
     """A table with a row per point of *tried*: the changed values, what came out, and ``error`` where nothing did.
 
@@ -133,7 +133,7 @@ def run_design(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> Sweep:
     """The same as a value that also prints itself."""
     runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.training_cost import in_days
-from trainsim.study.sweep_summary import Objective, Refusal, Summary, kind_of
+from trainsim.study.sweep_summary import RefusedPoints, Summary, SweepGoal, kind_of
 from trainsim.study.swept import SweptPoint
 from trainsim.study.trial import verdict, word
 from trainsim.tables.blocks import Block, Figure, Figures, Paragraph, Section
@@ -87,7 +87,7 @@ def _not_run(summary: Summary) -> Table:
     return Table(columns=(Column(), Column(wraps=True)), rows=tuple(rows), title="Not run")
 
 
-def _as_often(one: Refusal) -> str:
+def _as_often(one: RefusedPoints) -> str:
     """How many points have a reason, or one that differs in its numbers."""
     if one.points == 1:
         return ""
@@ -161,7 +161,7 @@ def _figures(summary: Summary) -> list[Figure]:
 def _differs(summary: Summary, fastest: SweptPoint, thrifty: SweptPoint) -> bool:
     """Whether the thriftiest point is another kind of best."""
     costs = {point.ran.cost for point in (fastest, thrifty) if point.ran}
-    return summary.objective is Objective.PER_GPU or len(costs) > 1
+    return summary.objective is SweepGoal.PER_GPU or len(costs) > 1
 
 
 def _about(ran: Measures) -> str:

@@ -16,7 +16,7 @@ MANY_VALUES, BINS = 8, 4
 """Numbers of an axis from which on they are taken together, and in how many groups."""
 
 
-class Objective(Enum):
+class SweepGoal(Enum):
     """By what points compare: the name is that of the column. Steps of one size on as many GPUs by their time, steps of
     several sizes by tokens, several numbers of GPUs by tokens of each."""
 
@@ -26,8 +26,8 @@ class Objective(Enum):
 
     def time(self, ran: Measures) -> float:
         """Seconds of a step; or seconds, or GPU-seconds, per token: less is better."""
-        rates = {Objective.TOKENS: ran.tokens_per_s, Objective.PER_GPU: ran.tokens_per_s_per_gpu}
-        return ran.step_time if self is Objective.STEP else 1.0 / rates[self]
+        rates = {SweepGoal.TOKENS: ran.tokens_per_s, SweepGoal.PER_GPU: ran.tokens_per_s_per_gpu}
+        return ran.step_time if self is SweepGoal.STEP else 1.0 / rates[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedPoints:
     """Why ``points`` could not run: the first ``reason`` of as many that differ in numbers only."""
 
     reason: str
@@ -102,12 +102,12 @@ class Summary:
     left_out: int
     ran: int
     fit: int
-    objective: Objective
+    objective: SweepGoal
     fastest: SweptPoint | None
     thriftiest: SweptPoint | None
     front: tuple[SweptPoint, ...]
     sensitivities: tuple[Sensitivity, ...]
-    not_run: tuple[Refusal, ...]
+    not_run: tuple[RefusedPoints, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with stable keys; SI units."""
@@ -144,7 +144,7 @@ def summarize(axes: Sequence[str], points: Sequence[SweptPoint], *, left_out: in
     )
 
 
-def refusals(reasons: Sequence[str]) -> tuple[Refusal, ...]:
+def refusals(reasons: Sequence[str]) -> tuple[RefusedPoints, ...]:
     """The *reasons* with those together that differ in numbers only.
 
     >>> [(one.points, one.reasons) for one in refusals(["4 heads, not 3", "4 heads, not 3", "4 heads, not 5", "no"])]
@@ -153,7 +153,7 @@ def refusals(reasons: Sequence[str]) -> tuple[Refusal, ...]:
     alike: dict[str, list[str]] = {}
     for reason in reasons:
         alike.setdefault(kind_of(reason), []).append(reason)
-    found = [Refusal(reason=all_[0], points=len(all_), reasons=len(set(all_))) for all_ in alike.values()]
+    found = [RefusedPoints(reason=all_[0], points=len(all_), reasons=len(set(all_))) for all_ in alike.values()]
     return tuple(sorted(found, key=lambda one: -one.points))
 
 
@@ -166,15 +166,15 @@ def kind_of(reason: str) -> str:
     return re.sub(r"\d+(?:[.,]? ?\d+)*", "#", reason)
 
 
-def objective_of(ran: Sequence[Measures]) -> Objective:
+def objective_of(ran: Sequence[Measures]) -> SweepGoal:
     """By what these compare."""
     if len({each.gpus for each in ran}) > 1:
-        return Objective.PER_GPU
+        return SweepGoal.PER_GPU
     tokens = [each.tokens_per_s * each.step_time for each in ran]
-    return Objective.TOKENS if ran and max(tokens) > min(tokens) * (1 + 1e-9) else Objective.STEP
+    return SweepGoal.TOKENS if ran and max(tokens) > min(tokens) * (1 + 1e-9) else SweepGoal.STEP
 
 
-def pareto_front(points: Sequence[SweptPoint], objective: Objective) -> tuple[SweptPoint, ...]:
+def pareto_front(points: Sequence[SweptPoint], objective: SweepGoal) -> tuple[SweptPoint, ...]:
     """Those that no other beats in time and peak memory, least memory first; one of several that are equal in both."""
     known = sorted(
         ((point.ran.peak_memory, objective.time(point.ran), k) for k, point in enumerate(points) if point.ran),
@@ -198,7 +198,7 @@ def _expense(point: SweptPoint) -> tuple[float, float]:
     return point.ran.cost or 0.0, 1.0 / point.ran.tokens_per_s_per_gpu
 
 
-def _sensitivities(axes: Sequence[str], points: Sequence[SweptPoint], objective: Objective) -> list[Sensitivity]:
+def _sensitivities(axes: Sequence[str], points: Sequence[SweptPoint], objective: SweepGoal) -> list[Sensitivity]:
     """Of each axis with two values or more among the points that ran."""
     found = []
     for axis in axes:

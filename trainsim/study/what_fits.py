@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainsim.errors import TrainsimError
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import NOT_RUN, Measures, Outcome, Trial, as_scenario, measures
 from trainsim.study.ways import MEMORY, suggestions
 
@@ -158,7 +158,7 @@ def what_fits(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> DataFrame:
     """Changes that could make *scenario* (or the file or name) fit in memory, each run: a row each, the best first.
 
@@ -185,7 +185,7 @@ def search(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> Fitting:
     """What was tried with *scenario*, whose run gave *now*: every way alone, then together while nothing fits, or only
     what costs much time."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work(Generic[T]):
+class StudyWork(Generic[T]):
     """Trials to run, what to ``keep`` of each result, on how many ``workers`` (None: as many as there are), and the
     ``address`` of who runs them, as in ``dask://address`` (empty: this machine)."""
 

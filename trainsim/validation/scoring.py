@@ -12,7 +12,7 @@ from trainsim.errors import InvalidData, ScenarioError, TrainsimError, UnknownNa
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import Trial
 from trainsim.validation.forms import rows_of
 from trainsim.validation.left_out import learnt_from, without
@@ -77,7 +77,7 @@ def validate(
     workers: int | None = None,
     progress: bool | None = None,
     backend: str | None = None,
-    store: Store | str | Path | None = None,
+    store: AnswerStore | str | Path | None = None,
 ) -> Validation:
     """Published runs beside what is predicted for them.
 

@@ -1,7 +1,7 @@
 """
 Who runs the trials of a study, one file per way: this process, processes of this machine, machines of a cluster.
 
-A backend is a function from ``Work`` to answers in any order. It is called by its name, with an address behind ``://``
+A backend is a function from ``StudyWork`` to answers in any order. It is called by its name, with an address behind ``://``
 where it wants one. Nothing about an answer may depend on the backend.
 """
 
@@ -15,9 +15,9 @@ from trainsim.errors import ScenarioError
 from trainsim.registry import Registry
 from trainsim.result.result import Result
 from trainsim.study.attempt import Prepared
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
-Backend = Callable[[Work[Any]], Answers[Any]]
+Backend = Callable[[StudyWork[Any]], Answers[Any]]
 
 backends: Registry[Backend] = Registry("backend", __name__)
 
@@ -41,7 +41,7 @@ class Elsewhere:
 
     def run(self, todo: Sequence[Prepared], keep: Callable[[Result], Any]) -> Answers[Any]:
         """The answers to *todo*."""
-        return backends[self.kind](Work(todo=todo, keep=keep, workers=self.workers, address=self.address))
+        return backends[self.kind](StudyWork(todo=todo, keep=keep, workers=self.workers, address=self.address))
 
 
 def backend_of(name: str, workers: int | None) -> Elsewhere:
@@ -63,7 +63,7 @@ def needs(library: str, extra: str) -> ScenarioError:
     return ScenarioError(f"backend {extra} needs {library}, which is not installed: pip install 'trainsim[{extra}]'")
 
 
-def without_address(kind: str, work: Work[Any]) -> None:
+def without_address(kind: str, work: StudyWork[Any]) -> None:
     """Raises ScenarioError for an address where *kind* has none."""
     if work.address:
         raise ScenarioError(f"backend {kind}://{work.address}: {kind} is this machine and has no address; write {kind}")

@@ -11,7 +11,7 @@ from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
 from trainsim.study.batches import Pool, in_batches
 from trainsim.study.interrupts import children_ignore_interrupts
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ PATIENCE = 20.0
 
 
 @backends.register("dask")
-def dask(work: Work[T]) -> Answers[T]:
+def dask(work: StudyWork[T]) -> Answers[T]:
     """The answers of a cluster's workers. Raises ScenarioError without Dask, or where no scheduler answers."""
     if work.todo:
         with _pool(work) as pool:
@@ -28,7 +28,7 @@ def dask(work: Work[T]) -> Answers[T]:
 
 
 @contextmanager
-def _pool(work: Work[Any]) -> Iterator[Pool]:
+def _pool(work: StudyWork[Any]) -> Iterator[Pool]:
     try:
         library: Any = import_module("distributed")
     except ImportError:
@@ -45,7 +45,7 @@ def _pool(work: Work[Any]) -> Iterator[Pool]:
 
 
 @contextmanager
-def _client(library: Any, work: Work[Any]) -> Iterator[Any]:
+def _client(library: Any, work: StudyWork[Any]) -> Iterator[Any]:
     if not work.address:
         with children_ignore_interrupts():
             cluster = library.LocalCluster(n_workers=work.workers, threads_per_worker=1, dashboard_address=None)

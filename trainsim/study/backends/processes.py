@@ -11,7 +11,7 @@ from trainsim.study.backends import backends, starts, without_address
 from trainsim.study.batches import Pool, in_batches
 from trainsim.study.code import code_digest
 from trainsim.study.interrupts import ignore_interrupts
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 @backends.register("processes")
-def processes(work: Work[T]) -> Answers[T]:
+def processes(work: StudyWork[T]) -> Answers[T]:
     """The answers of as many processes as *work* says, or as there are cores."""
     from joblib import cpu_count
 

@@ -12,13 +12,13 @@ from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
 from trainsim.study.batches import Pool, in_batches
 from trainsim.study.interrupts import children_ignore_interrupts
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
 T = TypeVar("T")
 
 
 @backends.register("ray")
-def ray(work: Work[T]) -> Answers[T]:
+def ray(work: StudyWork[T]) -> Answers[T]:
     """The answers of a cluster's workers. Raises ScenarioError without Ray, or where no cluster answers."""
     if work.todo:
         with _pool(work) as pool:
@@ -26,7 +26,7 @@ def ray(work: Work[T]) -> Answers[T]:
 
 
 @contextmanager
-def _pool(work: Work[Any]) -> Iterator[Pool]:
+def _pool(work: StudyWork[Any]) -> Iterator[Pool]:
     try:
         library: Any = import_module("ray")
     except ImportError:
@@ -49,7 +49,7 @@ def _pool(work: Work[Any]) -> Iterator[Pool]:
             library.shutdown()
 
 
-def _start(library: Any, work: Work[Any]) -> None:
+def _start(library: Any, work: StudyWork[Any]) -> None:
     where = {"address": f"ray://{work.address}"} if work.address else {"num_cpus": work.workers}
     try:
         with children_ignore_interrupts():

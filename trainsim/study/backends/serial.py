@@ -7,13 +7,13 @@ from typing import TypeVar
 from trainsim.errors import ScenarioError
 from trainsim.study.attempt import attempt
 from trainsim.study.backends import backends, without_address
-from trainsim.study.work import Answers, Work
+from trainsim.study.work import Answers, StudyWork
 
 T = TypeVar("T")
 
 
 @backends.register("serial")
-def serial(work: Work[T]) -> Answers[T]:
+def serial(work: StudyWork[T]) -> Answers[T]:
     """Each trial as it stands in *work*. Raises ScenarioError for several workers."""
     without_address("serial", work)
     if work.workers not in (None, 1):

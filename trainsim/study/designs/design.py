@@ -16,7 +16,7 @@ Point = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DesignPart:
     """Axes whose values go together, and their points in order; a point may leave out an axis."""
 
     axes: tuple[str, ...]
@@ -32,7 +32,7 @@ class Design:
     ([(1, 1), (1, 2), (2, 1), (2, 2)], 4)
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[DesignPart, ...] = ()
 
     def __post_init__(self) -> None:
         axes = self.axes

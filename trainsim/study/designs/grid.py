@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainsim.errors import ScenarioError
-from trainsim.study.designs.design import Design, Part, checked_path, list_of
+from trainsim.study.designs.design import Design, DesignPart, checked_path, list_of
 
 
 def grid(values: Mapping[str, Sequence[Any]]) -> Design:
@@ -22,5 +22,5 @@ def grid(values: Mapping[str, Sequence[Any]]) -> Design:
             f"a grid is a mapping from paths to values, such as {{'parallel.tp': [1, 2]}}, not {values!r}"
         )
     lists = {checked_path(path): list_of(path, tried) for path, tried in values.items()}
-    parts = (Part(axes=(path,), points=tuple({path: value} for value in tried)) for path, tried in lists.items())
+    parts = (DesignPart(axes=(path,), points=tuple({path: value} for value in tried)) for path, tried in lists.items())
     return Design(tuple(parts))

@@ -11,7 +11,7 @@ import yaml
 
 from trainsim.documents.document import DEEPEST, MOST_VALUES, UNREADABLE, Loader, text_of, value_of
 from trainsim.errors import ScenarioError
-from trainsim.study.designs.design import Design, Part, checked_path
+from trainsim.study.designs.design import Design, DesignPart, checked_path
 
 KINDS = (".csv", ".yaml", ".yml", ".json")
 """Endings of files of points."""
@@ -32,7 +32,7 @@ def listed(points: Iterable[Mapping[str, Any]]) -> Design:
     axes = tuple(dict.fromkeys(checked_path(path) for point in several for path in point))
     if not axes:
         raise ScenarioError("there are no points; wants one or more, each a mapping such as {'parallel.tp': 2}")
-    return Design((Part(axes=axes, points=tuple(dict(point) for point in several)),))
+    return Design((DesignPart(axes=axes, points=tuple(dict(point) for point in several)),))
 
 
 def read_points(path: str | Path) -> Design:

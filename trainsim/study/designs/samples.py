@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trainsim.errors import ScenarioError
-from trainsim.study.designs.design import Design, Part, checked_path, list_of
+from trainsim.study.designs.design import Design, DesignPart, checked_path, list_of
 
 MOST = 1_000_000
 """Samples of one design."""
@@ -20,7 +20,7 @@ _RANGE = re.compile(rf"\s*{_NUMBER}\s*\.\.\s*{_NUMBER}\s*([A-Za-zµ%/]*?)\s*(log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class SampledRange:
     """Numbers from ``low`` to ``high``, both included: whole ones, or reals. ``by_ratio``: as many from 1 to 2 as from
     2 to 4. ``unit`` is written behind each number."""
 
@@ -43,7 +43,7 @@ class Range:
         return f"{kept!r}{self.unit}" if self.unit else kept
 
 
-def read_range(path: str, text: str) -> Range:
+def read_range(path: str, text: str) -> SampledRange:
     """The range that *text* is: ``1..16`` (whole numbers), ``0.5..2.0``, ``1e-6..1e-3 log``, ``100..400Gbps``.
 
     Raises ScenarioError for what is none.
@@ -62,7 +62,7 @@ def read_range(path: str, text: str) -> Range:
         raise ScenarioError(f"{path}={text}: ends below its start; write {match[2]}..{match[1]}")
     if match[4] and low <= 0:
         raise ScenarioError(f"{path}={text}: log wants a range above 0")
-    return Range(
+    return SampledRange(
         low=int(match[1]) if whole else low,
         high=int(match[2]) if whole else high,
         whole=whole,
@@ -92,7 +92,7 @@ def samples(ranges: Mapping[str, str | Sequence[Any]], count: int = 32, *, seed:
     strata = latin_hypercube(len(axes), count, seed=seed)
     columns = [_column(axis, row) for axis, row in zip(axes.values(), strata, strict=True)]
     points = tuple(dict(zip(axes, values, strict=True)) for values in zip(*columns, strict=True))
-    return Design((Part(axes=tuple(axes), points=points),))
+    return Design((DesignPart(axes=tuple(axes), points=points),))
 
 
 def latin_hypercube(axes: int, count: int, *, seed: int) -> list[list[float]]:
@@ -110,11 +110,11 @@ def latin_hypercube(axes: int, count: int, *, seed: int) -> list[list[float]]:
     return rows
 
 
-def _values(path: str, given: object) -> Range | tuple[Any, ...]:
+def _values(path: str, given: object) -> SampledRange | tuple[Any, ...]:
     return read_range(path, given) if isinstance(given, str) else list_of(path, given)
 
 
-def _column(axis: Range | tuple[Any, ...], parts: Sequence[float]) -> list[Any]:
-    if isinstance(axis, Range):
+def _column(axis: SampledRange | tuple[Any, ...], parts: Sequence[float]) -> list[Any]:
+    if isinstance(axis, SampledRange):
         return [axis.at(part) for part in parts]
     return [axis[int(part * len(axis))] for part in parts]

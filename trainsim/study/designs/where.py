@@ -30,7 +30,7 @@ MEASURED: Mapping[str, Callable[[Job], Any]] = {
 """What follows from a scenario and need not be written in one; bytes/s."""
 
 
-class Values:
+class PointValues:
     """The values of a scenario by dotted path: as given, else its default, else derived.
 
     >>> values = Values(Scenario.load("quickstart"))
@@ -91,7 +91,7 @@ class Conditions:
             scenario = base.replace(point)
         except TrainsimError:
             return True
-        values = _Found(Values(scenario), point)
+        values = _Looked(PointValues(scenario), point)
         try:
             return all(one.value(values) if isinstance(one, Expression) else one(scenario) for one in self.each)
         except _Unresolved:
@@ -107,10 +107,10 @@ class _Unresolved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Looked:
     """What a path means at a point."""
 
-    values: Values
+    values: PointValues
     point: Point
 
     def __call__(self, path: str) -> Any:
@@ -124,7 +124,7 @@ class _Found:
 
 def _known(expression: Expression, base: Scenario, axes: set[str]) -> Expression:
     """*expression*, all of whose paths there are."""
-    values = Values(base)
+    values = PointValues(base)
     for path in expression.paths:
         try:
             _ = path in axes or values[path]

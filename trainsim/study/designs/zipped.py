@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainsim.errors import ScenarioError
-from trainsim.study.designs.design import Design, Part, checked_path, list_of
+from trainsim.study.designs.design import Design, DesignPart, checked_path, list_of
 
 
 def zipped(values: Mapping[str, Sequence[Any]]) -> Design:
@@ -24,4 +24,4 @@ def zipped(values: Mapping[str, Sequence[Any]]) -> Design:
         lengths = ", ".join(f"{path} has {len(tried)}" for path, tried in lists.items())
         raise ScenarioError(f"values that go together are equally many, but {lengths}; add or drop some")
     points = tuple(dict(zip(lists, together, strict=True)) for together in zip(*lists.values(), strict=True))
-    return Design((Part(axes=tuple(lists), points=points),))
+    return Design((DesignPart(axes=tuple(lists), points=points),))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainsim.figures import DPI
 from trainsim.figures import figure as new_figure
 from trainsim.report.style import CRITICAL
-from trainsim.study.pictures.cells import Cell, cell, reasons
+from trainsim.study.pictures.cells import HeatCell, cell, reasons
 from trainsim.study.pictures.lettering import LINE, write_notes, write_title
 from trainsim.study.pictures.quantities import Quantity
 from trainsim.study.pictures.ticks import Ticks, ticks
@@ -35,7 +35,7 @@ def bars(axis: str, points: Sequence[SweptPoint], summary: Summary, shown: Quant
         return _line(axis, points, summary, shown)
     places = ticks(axis, points)
     groups = [[p for p in points if places.at(p) == k] for k in range(len(places))]
-    found = [cell(group, shown, summary) or Cell() for group in groups]
+    found = [cell(group, shown, summary) or HeatCell() for group in groups]
     width = max(6.4, LEFT + RIGHT + len(places) * max(0.62, 0.085 * max(map(len, places.titles))))
     notes = reasons(summary, [one.reason for one in found], width)
     figure, axes = _axes(width, notes, shown, "framed the best that fits; hatched: does not fit in memory")
@@ -58,7 +58,7 @@ def _axes(width: float, notes: Sequence[str], shown: Quantity, how: str) -> tupl
     return figure, axes
 
 
-def _bars(axes: Axes, places: Ticks, found: Sequence[Cell], shown: Quantity) -> None:
+def _bars(axes: Axes, places: Ticks, found: Sequence[HeatCell], shown: Quantity) -> None:
     fitting = [one.value for one in found if one.value is not None and one.fits]
     best = (min if shown.less_is_better else max)(fitting, default=None)
     for k, one in enumerate(found):

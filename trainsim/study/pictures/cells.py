@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from trainsim.figures import legible
 from trainsim.study.pictures.quantities import Quantity
-from trainsim.study.sweep_summary import Refusal, Summary, kind_of
+from trainsim.study.sweep_summary import RefusedPoints, Summary, kind_of
 from trainsim.study.swept import SweptPoint
 
 MOST_REASONS, MOST_LINES = 5, 2
@@ -18,7 +18,7 @@ PER_INCH = 15.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class HeatCell:
     """What a place shows: a ``value`` and whether it ``fits``, or the number of the reason why there is none."""
 
     value: float | None = None
@@ -26,16 +26,16 @@ class Cell:
     reason: int = 0
 
 
-def cell(points: Sequence[SweptPoint], shown: Quantity, summary: Summary) -> Cell | None:
+def cell(points: Sequence[SweptPoint], shown: Quantity, summary: Summary) -> HeatCell | None:
     """The best of *points*, of which those that fit go first; None where there are none."""
     if not points:
         return None
     best = [(not p.fits, shown.of(p.ran) * (1 if shown.less_is_better else -1)) for p in points if p.ran]
     if best:
         unfit, value = min(best)
-        return Cell(value=abs(value), fits=not unfit)
+        return HeatCell(value=abs(value), fits=not unfit)
     kinds = [kind_of(refusal.reason) for refusal in summary.not_run]
-    return Cell(reason=1 + min(kinds.index(kind_of(point.reason)) for point in points))
+    return HeatCell(reason=1 + min(kinds.index(kind_of(point.reason)) for point in points))
 
 
 def reasons(summary: Summary, used: Sequence[int], width: float) -> list[str]:
@@ -47,7 +47,7 @@ def reasons(summary: Summary, used: Sequence[int], width: float) -> list[str]:
     return lines if len(named) <= MOST_REASONS else [*lines, f"and {len(named) - MOST_REASONS} more reasons"]
 
 
-def _words(refusal: Refusal) -> str:
+def _words(refusal: RefusedPoints) -> str:
     return refusal.reason if refusal.reasons == 1 else f"such as: {refusal.reason}"
 
 

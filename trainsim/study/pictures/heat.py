@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainsim.figures import DPI
 from trainsim.figures import figure as new_figure
 from trainsim.report.style import CRITICAL
-from trainsim.study.pictures.cells import Cell, cell, reasons
+from trainsim.study.pictures.cells import HeatCell, cell, reasons
 from trainsim.study.pictures.lettering import LINE, write_notes, write_title
 from trainsim.study.pictures.quantities import Quantity
 from trainsim.study.pictures.ticks import Ticks, ticks
@@ -38,11 +38,11 @@ class Grid:
     """The cells of a panel by (row, column)."""
 
     title: str
-    cells: dict[tuple[int, int], Cell]
+    cells: dict[tuple[int, int], HeatCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class HeatLook:
     """How a number is coloured: from ``best`` to ``worst``, and not beyond. ``framed`` is the best that fits."""
 
     shown: Quantity
@@ -91,7 +91,7 @@ def _panels(third: Ticks, points: Sequence[SweptPoint]) -> list[tuple[str, list[
 
 def _cells(
     columns: Ticks, rows: Ticks, points: Sequence[SweptPoint], shown: Quantity, summary: Summary
-) -> dict[tuple[int, int], Cell]:
+) -> dict[tuple[int, int], HeatCell]:
     groups: dict[tuple[int, int], list[SweptPoint]] = {}
     for point in points:
         groups.setdefault((rows.at(point), columns.at(point)), []).append(point)
@@ -99,13 +99,13 @@ def _cells(
     return {place: one for place, one in found.items() if one is not None}
 
 
-def _look(shown: Quantity, cells: Sequence[Cell]) -> Look:
+def _look(shown: Quantity, cells: Sequence[HeatCell]) -> HeatLook:
     values = [one.value for one in cells if one.value is not None] or [1.0]
     fitting = [one.value for one in cells if one.value is not None and one.fits]
     best, worst = (min, max) if shown.less_is_better else (max, min)
     end = best(values) + FAR * (median(values) - best(values))
     far = best(worst(values), end) if end != best(values) else worst(values)
-    return Look(shown=shown, best=best(values), worst=far, framed=best(fitting, default=None))
+    return HeatLook(shown=shown, best=best(values), worst=far, framed=best(fitting, default=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def _layout(panels: int, sizes: Sizes, notes: int, *, titled: bool) -> tuple[Fig
     return figure, places
 
 
-def _panel(axis: Axes, grid: Grid, columns: Ticks, rows: Ticks, look: Look) -> None:
+def _panel(axis: Axes, grid: Grid, columns: Ticks, rows: Ticks, look: HeatLook) -> None:
     axis.set_xlim(0, len(columns))
     axis.set_ylim(len(rows), 0)
     axis.tick_params(length=0)
@@ -151,7 +151,7 @@ def _panel(axis: Axes, grid: Grid, columns: Ticks, rows: Ticks, look: Look) -> N
         _draw(axis, x, y, one, look)
 
 
-def _draw(axis: Axes, x: int, y: int, one: Cell, look: Look) -> None:
+def _draw(axis: Axes, x: int, y: int, one: HeatCell, look: HeatLook) -> None:
     """A cell: its number, hatched where it does not fit; grey with the number of the reason where nothing ran."""
     from matplotlib.patches import Rectangle
 

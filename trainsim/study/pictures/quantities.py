@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainsim.errors import UnknownName
 from trainsim.report.style import GIB
-from trainsim.study.sweep_summary import Objective
+from trainsim.study.sweep_summary import SweepGoal
 from trainsim.study.trial import Measures
 
 
@@ -55,7 +55,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 """By the name of their column."""
 
 
-def quantity(name: str | None, objective: Objective) -> Quantity:
+def quantity(name: str | None, objective: SweepGoal) -> Quantity:
     """The quantity of that name; None: what the points compare by. Raises UnknownName."""
     if name is not None and name not in QUANTITIES:
         raise UnknownName("quantity of a sweep", str(name), QUANTITIES)

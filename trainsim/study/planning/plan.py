@@ -15,10 +15,10 @@ from trainsim.study.planning.answer import Choice, Plan
 from trainsim.study.planning.layout import Layout
 from trainsim.study.planning.objectives import Objective, objectives
 from trainsim.study.planning.own import any_job, own_layout, with_batch
-from trainsim.study.planning.search import Found, Planned, finished, planned, search
+from trainsim.study.planning.search import Planned, Searched, finished, planned, search
 from trainsim.study.planning.space import space_of
 from trainsim.study.runner import Runner
-from trainsim.study.store import Store
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import Outcome, Trial, as_scenario
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Running(TypedDict, total=False):
     workers: int | None
     progress: bool | None
     backend: str | None
-    store: Store | str | Path | None
+    store: AnswerStore | str | Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def plan_for(scenario: Scenario, question: Question) -> Plan:
     )
 
 
-def _choices(base: Scenario, found: Found, top: int, objective: Objective) -> tuple[Choice, ...]:
+def _choices(base: Scenario, found: Searched, top: int, objective: Objective) -> tuple[Choice, ...]:
     best = [(t.layout, t.ran) for t in found.best[:top] if t.ran]
     return tuple(_choice(base, layout, ran, best[0][1], objective) for layout, ran in best)
 
@@ -142,7 +142,7 @@ def _now(
     return _choice(base, own, here.value, choices[0].ran if choices else here.value, objective)
 
 
-def _rest(found: Found) -> dict[str, Any]:
+def _rest(found: Searched) -> dict[str, Any]:
     """What became of the layouts that are not chosen."""
     refused = Counter(b.refused for b in found.bounds if b.refused)
     failures = Counter(t.outcome.failure.reason for t in found.tried if t.outcome.failure)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 
-from trainsim.report.progress import Advance, bar
+from trainsim.report.progress import AdvanceBar, bar
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.bounding import Bounded, bounded, roots
@@ -43,7 +43,7 @@ def planned(result: Result) -> Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class TriedLayout:
     """A layout that was run: what it needs at least, and what came of it."""
 
     bound: Bounded
@@ -63,19 +63,19 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Searched:
     """All that a search has seen: the bounds of the whole space, and what was run, the best first. What was not run has
     at least ``rest`` of what is to be small (None: all was run). ``interrupted``: not all was looked at."""
 
     bounds: tuple[Bounded, ...]
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedLayout, ...]
     rest: float | None = None
     interrupted: bool = False
 
     @property
-    def best(self) -> tuple[Tried, ...]:
+    def best(self) -> tuple[TriedLayout, ...]:
         """Those that fit, the best first; of each kind the best one."""
-        out: dict[object, Tried] = {}
+        out: dict[object, TriedLayout] = {}
         for tried in self.tried:
             if tried.fits:
                 out.setdefault(tried.layout.degrees, tried)
@@ -90,7 +90,7 @@ def search(
     runner: Runner[Planned],
     top: int = 1,
     progress: bool | None = None,
-) -> Found:
+) -> Searched:
     """The best of *layouts* by *objective*, and at least *top* kinds that fit, if there are as many. Ties go to the one
     that is listed first."""
     bounds, whole = _bounds(base, list(layouts), runner.workers, progress)
@@ -99,7 +99,7 @@ def search(
     with bar("simulate", len(hopes), progress) as advance:
         while whole and not runner.interrupted and (batch := runs.next(hopes)):
             runs.run(batch, advance)
-    return Found(
+    return Searched(
         bounds=tuple(bounds),
         tried=tuple(sorted(runs.tried, key=lambda t: _rank(t, objective))),
         rest=min((objective.at_least(b) for b in hopes if b.layout not in runs.seen), default=None),
@@ -112,7 +112,7 @@ class _Runs:
 
     def __init__(self, base: Scenario, objective: Objective, runner: Runner[Planned], top: int):
         self.base, self.objective, self.runner, self.top = base, objective, runner, top
-        self.tried: list[Tried] = []
+        self.tried: list[TriedLayout] = []
         self.seen: set[Layout] = set()
         self._best: dict[object, float] = {}  # by kind of layout
 
@@ -122,13 +122,13 @@ class _Runs:
         size = BATCH if len(self.tried) >= FEW else 1
         return list(islice((b for b in hopes if b.layout not in self.seen and self._worth(b)), size))
 
-    def run(self, batch: Sequence[Bounded], advance: Advance) -> None:
+    def run(self, batch: Sequence[Bounded], advance: AdvanceBar) -> None:
         trials = [Trial(base=self.base, parts=(b.layout.change(self.base),)) for b in batch]
         outcomes = self.runner.run_under(advance, trials)
         for bound, outcome in zip(batch, outcomes, strict=True):
             if outcome.failure is NOT_RUN:
                 continue
-            self.tried.append(Tried(bound=bound, outcome=outcome))
+            self.tried.append(TriedLayout(bound=bound, outcome=outcome))
             self.seen.add(bound.layout)
             if self.tried[-1].fits and outcome.value:
                 kind, score = bound.layout.degrees, self.objective.of(outcome.value.measured)
@@ -145,7 +145,7 @@ class _Runs:
         return least <= min(self._best.values(), default=inf) * (1 + MARGIN)
 
 
-def finished(found: Found, outcomes: Sequence[Outcome[Planned]], objective: Objective) -> Found:
+def finished(found: Searched, outcomes: Sequence[Outcome[Planned]], objective: Objective) -> Searched:
     """*found* with runs of its first layouts at another detail in the place of theirs."""
     again = [replace(t, outcome=o) for t, o in zip(found.best, outcomes, strict=False) if o.value]
     done = {id(t.layout) for t in again}
@@ -196,7 +196,7 @@ def _distinct(bounds: Iterable[Bounded]) -> Iterator[Bounded]:
             yield b
 
 
-def _rank(tried: Tried, objective: Objective) -> tuple[bool, bool, float]:
+def _rank(tried: TriedLayout, objective: Objective) -> tuple[bool, bool, float]:
     """The best first; what does not fit behind what does, what could not be run at the end."""
     score = objective.of(tried.ran.measured) if tried.ran else 0.0
     return tried.ran is None, not tried.fits, score
