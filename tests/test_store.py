@@ -553,6 +553,11 @@ def test_a_table_of_parquet(here: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert set(table["training.recompute"]) == {"none", "{'mode': 'full'}"}
 
 
+def _listens() -> None:
+    """Processes that a shell has put into the background ignore the signal, and so would those that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_in_a_terminal_keeps_what_is_finished(workers: int, here: Path) -> None:
@@ -567,7 +572,7 @@ def test_ctrl_c_in_a_terminal_keeps_what_is_finished(workers: int, here: Path) -
     ]
     sweeping = subprocess.Popen(
         [sys.executable, "-m", "trainsim", *words, "--store", "a.sqlite", "--workers", str(workers), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True, preexec_fn=_listens,
     )  # fmt: skip
     began = time.monotonic()
     while time.monotonic() - began < 60 and not (Path("a.sqlite").exists() and len(keys_in(Path("a.sqlite"))) > 20):
