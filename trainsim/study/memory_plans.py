@@ -34,7 +34,7 @@ class MemoryPlan:
     def values(self, model: Mapping[str, Any]) -> dict[str, Any]:
         """What to change in a scenario of this *model*.
 
-        >>> Plan(title="QLoRA", lora=True, base_dtype="nf4").values({})["model.lora"]["base_dtype"]
+        >>> MemoryPlan(title="QLoRA", lora=True, base_dtype="nf4").values({})["model.lora"]["base_dtype"]
         'nf4'
         """
         if not self.lora:

@@ -49,10 +49,10 @@ class AnswerStore:
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     store = Store(Path(folder) / "sweep.sqlite")
-    ...     store.add([Row(b"key", "number", False, "1.5")])
+    ...     store = AnswerStore(Path(folder) / "sweep.sqlite")
+    ...     store.add([StoredRow(b"key", "number", False, "1.5")])
     ...     store.found([b"key", b"other"])
-    {b'key': Row(key=b'key', kept='number', failed=False, text='1.5')}
+    {b'key': StoredRow(key=b'key', kept='number', failed=False, text='1.5')}
     """
 
     path: Path

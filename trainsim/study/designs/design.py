@@ -27,7 +27,8 @@ class DesignPart:
 class Design:
     """Every combination of the points of ``parts``, those of the last part varying fastest. Designs multiply.
 
-    >>> one, two = (Design((Part(axes=(a,), points=({a: 1}, {a: 2})),)) for a in ("parallel.tp", "parallel.pp"))
+    >>> paths = ("parallel.tp", "parallel.pp")
+    >>> one, two = (Design((DesignPart(axes=(path,), points=({path: 1}, {path: 2})),)) for path in paths)
     >>> [tuple(point.values()) for point in one * two], len(one * two)
     ([(1, 1), (1, 2), (2, 1), (2, 2)], 4)
     """

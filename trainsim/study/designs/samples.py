@@ -33,8 +33,10 @@ class SampledRange:
     def at(self, part: float) -> Any:
         """The value at *part* (from 0 to below 1) of the range; reals with six digits.
 
-        >>> [Range(low=1, high=4).at(part) for part in (0.0, 0.3, 0.99)], Range(low=1, high=100, whole=False).at(0.5)
-        ([1, 2, 4], 50.5)
+        >>> [SampledRange(low=1, high=4).at(part) for part in (0.0, 0.3, 0.99)]
+        [1, 2, 4]
+        >>> SampledRange(low=1, high=100, whole=False).at(0.5)
+        50.5
         """
         end = self.high + 1 if self.whole else self.high
         value = exp(log(self.low) + part * log(end / self.low)) if self.by_ratio else self.low + part * (end - self.low)

@@ -33,7 +33,7 @@ MEASURED: Mapping[str, Callable[[Job], Any]] = {
 class PointValues:
     """The values of a scenario by dotted path: as given, else its default, else derived.
 
-    >>> values = Values(Scenario.load("quickstart"))
+    >>> values = PointValues(Scenario.load("quickstart"))
     >>> values["parallel.tp"], values["parallel.dp"], values["cluster.gpus"], values["model.layers"]
     (2, 2, 8, 32)
     """
