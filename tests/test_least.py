@@ -10,7 +10,7 @@ from tests.jobs import scenario
 from tests.random_documents import document
 from trainsim.contracts.job import Job
 from trainsim.errors import TrainsimError
-from trainsim.program.least_memory import ENOUGH, Moments, _moments, least_bytes
+from trainsim.program.least_memory import ENOUGH, Moments, _moments, least_bytes, least_states
 from trainsim.program.least_time import least_seconds
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.rearranged import Rearranging, rearranged
@@ -29,7 +29,15 @@ def test_no_run_takes_less_time_or_memory(seed: int) -> None:
         pytest.skip("refused")
     parts = work_out(result.job)
     assert 0 < least_seconds(parts) <= result.step_time * (1 + 1e-9)
-    assert 0 < least_bytes(parts) <= result.memory.needed * (1 + 1e-9)
+    assert 0 < least_states(parts) <= least_bytes(parts) <= result.memory.needed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("pp", "schedule"), [(1, "1f1b"), (2, "1f1b"), (4, "1f1b"), (4, "gpipe"), (4, "zb-h1")])
+def test_the_least_time_is_near_where_little_is_shared(pp: int, schedule: str) -> None:
+    """Of a plain pipeline only waits for others are left out: filling, work, draining and update are there."""
+    changes = {"parallel__tp": 1, "parallel__pp": pp, "sharding__strategy": "ddp", "training__global_batch": 64}
+    result = scenario(**changes, pipeline={"schedule": schedule}).run()
+    assert 0.93 < least_seconds(work_out(result.job)) / result.step_time <= 1
 
 
 SMALL = [name for name in scenario_names() if name not in ("scale_131072", "rlhf_7b")]

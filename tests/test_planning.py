@@ -116,6 +116,12 @@ def test_a_scenario_s_own_layout_changes_nothing(base: str) -> None:
     assert replace(again, name="") == replace(job, name="")
 
 
+def test_ends_of_a_pipeline_without_layers_are_in_the_space() -> None:
+    """126 layers, embedding and head are 128 virtual stages of one each: Llama 3 405B with pp 16 and 8 chunks."""
+    space = space_of(Scenario.load("llama3_405b_16k"), {"parallel.tp": [8], "parallel.pp": [16]})
+    assert 8 in {layout.chunks for layout in space}
+
+
 def test_the_same_plan_twice() -> None:
     one, two = (plan_for(small(), asked()).to_dict() for _ in range(2))
     assert one == two
@@ -386,7 +392,7 @@ def test_the_scenario_as_it_is_compares_by_the_objective() -> None:
     assert measured.needed_memory == pytest.approx((1 + found.now.over_best) * found.best.ran.measured.needed_memory)
     told = printed(found)
     assert f"{found.now.over_best:+.1%}" in told
-    assert "by the memory that they need at least" in told
+    assert "the least memory they need is too much" in told
 
 
 def test_a_size_writes_no_files(scenario_file: Path, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from trainsim.contracts.instructions import Memory
+from trainsim.contracts.system import Floats
 from trainsim.program.kept_results import kept_anyway, kept_keys, kept_logits
 from trainsim.program.layer_work import mask_bytes_made
 from trainsim.program.offload import on_gpu
@@ -28,8 +29,6 @@ from trainsim.program.step import rank_memory
 from trainsim.program.update import made_by_part
 from trainsim.schedules import Pair, Slot, Work
 from trainsim.schedules.lookup import facts, slots_of
-
-Floats = npt.NDArray[np.float64]
 
 ENOUGH = 4
 """Micro-batches per pipeline rank with which as many are in flight as with more (a law that the tests keep)."""
@@ -62,23 +61,28 @@ def least_states(parts: Parts) -> float:
     """Bytes of the states of the model on the first pipeline rank, whatever is recomputed."""
     rank_plan = RankPlan(parts=parts, rank=0)
     memory = rank_memory(rank_plan)
-    paged = memory.optimizer if parts.job.training.optimizer.paged else 0.0
-    return memory.weights + memory.gradients + memory.optimizer - paged + memory.framework
+    return memory.weights + memory.gradients + memory.optimizer - _paged(parts, memory) + memory.framework
+
+
+def _paged(parts: Parts, memory: Memory) -> float:
+    """Bytes of the optimizer's states that can leave the GPU."""
+    return memory.optimizer if parts.job.training.optimizer.paged else 0.0
 
 
 def _needed(parts: Parts, rank: int) -> float:
-    """Bytes that pipeline rank *rank* cannot do without; a paged optimizer can leave."""
+    """Bytes that pipeline rank *rank* cannot do without."""
     rank_plan = RankPlan(parts=parts, rank=rank)
     memory = rank_memory(rank_plan)
-    paged = memory.optimizer if parts.job.training.optimizer.paged else 0.0
-    held = memory.total - paged - memory.framework + _most(rank_plan)
+    held = memory.total - _paged(parts, memory) - memory.framework + _most(rank_plan)
     return held * (1.0 + memory.slack * (1.0 - memory.returned)) + memory.framework
 
 
 def _most(rank_plan: RankPlan) -> float:
     """The most that passes, or the update, hold at once above what is held all the time."""
     parts, fresh = rank_plan.parts, rank_plan.fresh_gradients
-    update = fresh + (0.0 if _early(parts) else rank_plan.states().step_transient * on_gpu(rank_plan))
+    update = fresh
+    if not parts.job.training.optimizer_in_backward:
+        update += rank_plan.states().step_transient * on_gpu(rank_plan)
     if parts.job.training.activation_offload != "none":
         return update
     kept = [kept_by(parts, stage) for stage in rank_plan.stages]
@@ -87,11 +91,6 @@ def _most(rank_plan: RankPlan) -> float:
     moments = _moments_of(rank_plan)
     within = np.array([kept[chunk].within[WORKS.index(work)] for work, chunk in moments.passes])
     return max(update, float((moments.held @ each + moments.whole * within).max(initial=0.0)))
-
-
-def _early(parts: Parts) -> bool:
-    """Whether there is no update at the end of a step."""
-    return parts.job.training.optimizer_in_backward
 
 
 def _gradients(rank_plan: RankPlan, stage: Stage) -> float:

@@ -64,11 +64,12 @@ def _pass(parts: Parts, stage: Stage, half: str) -> Seconds:
     blocks = [*([parts.embedding] if stage.embedding else []), *([parts.head] if stage.head else [])]
     counted = Counter(parts.layer_blocks(stage))
     counted.update(blocks)
-    each = [(_block(parts, block, half), times) for block, times in counted.items()]
+    each = [(block_seconds(parts, block, half), times) for block, times in counted.items()]
     return Seconds(sum(s.main * times for s, times in each), sum(s.hidden * times for s, times in each))
 
 
-def _block(parts: Parts, block: Block, half: str) -> Seconds:
+def block_seconds(parts: Parts, block: Block, half: str) -> Seconds:
+    """A pass through one block, of two that run at once."""
     main = hidden = 0.0
     stay = parts.network.has(EXPERTS)
     for piece in getattr(block, half):

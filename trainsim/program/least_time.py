@@ -17,11 +17,10 @@ from typing import NamedTuple
 from trainsim.contracts.groups import Messages, Queue
 from trainsim.contracts.instructions import Kernel
 from trainsim.contracts.job import Skip, Slow
-from trainsim.program.least_pairs import paired_seconds
+from trainsim.program.least_pairs import block_seconds, paired_seconds
 from trainsim.program.offload import optimizer_step
 from trainsim.program.parts import Parts
-from trainsim.program.pieces import Block, Overlapped
-from trainsim.program.pieces import Piece as Work
+from trainsim.program.pieces import Block
 from trainsim.program.rank import RankPlan
 from trainsim.program.stages import Stage
 from trainsim.program.update import agreeing
@@ -104,22 +103,13 @@ def _message(parts: Parts) -> float:
 
 
 def _seconds(parts: Parts, blocks: Sequence[Block], half: str, *, paired: bool) -> float:
-    """Seconds of a pass through *blocks*: of what it waits for too, or of its kernels where another pass may run under
-    that."""
+    """Seconds of a pass through *blocks*; in a pair without the exchanges that the other pass may hide."""
     if paired:
-        return sum(_of_kernels(getattr(block, half)) for block in blocks)
+        return sum(block_seconds(parts, block, half).main for block in blocks)
     if parts.job.detail == "op":
         name = {"input_gradient": "input_seconds", "weight_gradient": "weight_seconds"}.get(half, f"{half}_seconds")
         return float(sum(getattr(block, name) for block in blocks))
     return float(sum(sum(kernel.seconds for kernel in getattr(parts.coarse(block), half)) for block in blocks))
-
-
-def _of_kernels(pieces: Iterable[Work]) -> float:
-    total = 0.0
-    for piece in pieces:
-        kernels = piece.kernels if isinstance(piece, Overlapped) else (piece,)
-        total += sum(k.seconds for k in kernels if isinstance(k, Kernel) and k.kind != "host")
-    return total
 
 
 def _work(parts: Parts, rank: int, passes: Sequence[_PassTimes]) -> float:

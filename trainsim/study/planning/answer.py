@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.bounding import Bounded
@@ -21,7 +22,6 @@ COLUMNS = (
     "exposed_communication_s", "needed_memory_bytes", "capacity_bytes", "fits", "days", "cost", "why", "breakdown_s",
 )  # fmt: skip
 """Of the table; ``breakdown_s`` are the seconds of each part of the step."""
-EXPOSED = ("tp", "cp", "ep", "pp", "dp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Choice:
 
     @property
     def exposed(self) -> float:
-        """Seconds of the mean rank in communication that nothing hides."""
-        return sum(self.ran.breakdown.get(part, 0.0) for part in EXPOSED)
+        """Seconds of the mean rank in communication that nothing hides, copies of what is offloaded included."""
+        return sum(self.ran.breakdown.get(part, 0.0) for part in COMMUNICATION)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; seconds and bytes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainsim.documents.origin import key_of, value_at
 from trainsim.errors import InvalidPlan, ScenarioError, nearest
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.designs.design import checked_path, list_of
-from trainsim.study.planning.layout import at
 from trainsim.study.planning.own import any_job
 
 Grid = Mapping[str, Sequence[Any]]
@@ -44,7 +44,7 @@ def checked_grid(scenario: Scenario, grid: Grid, axes: Sequence[str]) -> dict[st
 
 
 def _read(scenario: Scenario, path: str, value: Any, axes: Sequence[str]) -> Any:
-    read = at(scenario.replace({path: value}).spec.model_dump(), path)
+    read = value_at(scenario.replace({path: value}).spec.model_dump(), key_of(path))
     if path in axes and read is None and path not in EMPTY:
         raise ScenarioError(f"{path} = null: an axis of a plan wants values; leave it out for the usual ones")
     return read if isinstance(read, int) else value

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainsim.documents.origin import key_of, value_at
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.trial import Change
 from trainsim.study.ways.shared_states import switched
@@ -84,7 +85,7 @@ class Layout:
             **dict(self.others),
         }
         now = base.spec.model_dump()
-        out = {path: value for path, value in values.items() if at(now, path) != value}
+        out = {path: value for path, value in values.items() if value_at(now, key_of(path)) != value}
         if base.spec.sharding.strategy != self.sharding:
             out |= switched(base, self.sharding).values
         if base.spec.sharding.offload.optimizer != self.offload:
@@ -94,18 +95,6 @@ class Layout:
     def change(self, base: Scenario) -> Change:
         """The same as a change that a study can try."""
         return Change(title=self.title, values=self.changes(base))
-
-
-def at(data: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path of nested mappings; None where there is none.
-
-    >>> at({"parallel": {"tp": 4}}, "parallel.tp"), at({}, "training.recompute")
-    (4, None)
-    """
-    here: Any = data
-    for word in path.split("."):
-        here = here.get(word) if isinstance(here, Mapping) else None
-    return here
 
 
 def recomputation(value: Any) -> str:

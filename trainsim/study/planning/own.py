@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from trainsim.contracts.job import Job
+from trainsim.documents.origin import key_of, value_at
 from trainsim.errors import InvalidPlan
 from trainsim.scenario import layout as layouts_of
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.scenario import Scenario
 from trainsim.schedules.lookup import facts
-from trainsim.study.planning.layout import Layout, at
+from trainsim.study.planning.layout import Layout
 
 TOKENS = 1 << 22
 """Tokens of a step where nobody says: 4M, as in the pretraining of Llama 2 (Touvron et al. 2023, arXiv 2307.09288,
@@ -63,7 +64,7 @@ def any_job(scenario: Scenario) -> tuple[Job, str]:
         return scenario.resolve(), ""
     except InvalidPlan as wrong:
         given = scenario.to_dict()
-        changes = {path: value for path, value in UNCUT.items() if at(given, path) not in (None, value)}
+        changes = {path: value for path, value in UNCUT.items() if value_at(given, key_of(path)) not in (None, value)}
         return scenario.replace(changes).resolve(), wrong.reason
 
 

@@ -33,7 +33,7 @@ def plan_sections(planned: Plan) -> list[Section]:
     return [
         looked,
         Section(f"The best layouts: least {words}", tuple(_best(planned)), "each was run"),
-        Section("To have the first one", (Paragraph(_command(planned.best)),)),
+        Section("To get the first one", (Paragraph(_command(planned.best)),)),
     ]
 
 
@@ -58,8 +58,8 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
 def _not_run(planned: Plan) -> str:
     if planned.interrupted:
         return "were not run yet"
-    least = "memory that they need" if planned.objective == "memory" else "time that they take"
-    return f"cannot be the best, by the {least} at least"
+    least = "memory" if planned.objective == "memory" else "time"
+    return f"cannot be the best: the least {least} they need is too much"
 
 
 def _best(planned: Plan) -> Iterator[Block]:
@@ -132,11 +132,12 @@ def sizing_sections(sizing: Sizing) -> list[Section]:
         likely = ""
         if measured.days_low is not None and measured.days_high is not None:
             likely = f", likely {in_days(measured.days_low, measured.days_high)}"
-        words = f"{answer.gpus:,} GPUs ({answer.nodes:,} nodes) train it in {in_days(measured.days or 0.0)}{likely}."
+        nodes = f"{answer.nodes:,} node{'s' if answer.nodes > 1 else ''}"
+        words = f"{answer.gpus:,} GPUs ({nodes}) train it in {in_days(measured.days or 0.0)}{likely}."
         told = Paragraph(words, "strong")
     table = Table(columns=columns, rows=tuple(rows))
     stopped = [Paragraph("interrupted: not all machines were looked at", "doubtful")] if sizing.interrupted else []
-    return [Section(f"{sizing.base.name}: over in {in_days(sizing.days)}", (told, *stopped, table))]
+    return [Section(f"{sizing.base.name}: done in {in_days(sizing.days)}", (told, *stopped, table))]
 
 
 def _size(size: Size, serves: bool, *, paid: bool) -> tuple[Cell, ...]:

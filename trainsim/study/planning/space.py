@@ -198,13 +198,8 @@ class Space:
         for name in self.axes["pipeline.schedule"]:
             shape = schedules.traits(name)
             for chunks in (shape.chunks,) if shape.chunks else self.axes["pipeline.chunks"]:
-                stages = pp * chunks // shape.replicas
-                if self.layers < stages:
-                    continue
-                divides = not isinstance(
-                    layouts_of.derive(layers=self.layers, pp=pp, chunks=chunks // shape.replicas), Fault
-                )
-                if divides:
+                stages, each = pp * chunks // shape.replicas, chunks // shape.replicas
+                if not isinstance(layouts_of.derive(layers=self.layers, pp=pp, chunks=each), Fault):
                     yield name, chunks, None
                 elif chunks == shape.chunks and stages <= self.layers:
                     yield name, chunks, layouts_of.balanced(layers=self.layers, stages=stages)
