@@ -11,7 +11,7 @@ import typer
 
 from trainsim.cli.options import Json, Sets
 from trainsim.cli.reading import load
-from trainsim.cli.writing import keep_apart, print_json, render, try_drawing, try_writing
+from trainsim.cli.writing import print_json, render, try_drawing, try_first, try_writing
 from trainsim.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -75,13 +75,7 @@ def _try(out: Path | None, plot: Path | None, *, read: Sequence[str | None]) -> 
     """Fail now if a file cannot be written, or is one of those that are *read*."""
     if out and out.suffix not in (".yaml", ".yml"):
         raise ScenarioError(f"--out {out}: an override is a .yaml file")
-    for option, file in (("--out", out), ("--plot", plot)):
-        if file:
-            keep_apart(option, file, read)
-    if out:
-        try_writing(out)
-    if plot:
-        try_drawing(plot)
+    try_first({"--out": (out, try_writing), "--plot": (plot, try_drawing)}, read=read)
 
 
 def _write(found: Calibration, out: Path) -> None:

@@ -19,6 +19,7 @@ from trainsim.cli.writing import (
     render,
     save_parquet,
     try_drawing,
+    try_first,
     try_parquet,
     try_writing,
 )
@@ -68,7 +69,7 @@ def sweep(
     design = design_of(grid, zips, points=points, ranges=sample, samples=samples, seed=seed)
     base = load(scenario, with_cost(changes, tokens, price), tried=design.axes)
     check_cost(base, price, tried=design.axes)
-    _try(csv, parquet, read=[*scenario, points, store])
+    try_first({"--csv": (csv, try_writing), "--parquet": (parquet, try_parquet)}, read=[*scenario, points, store])
     pictures = _pictures(plot, read=[*scenario, points, store]) if plot else {}
     swept = run_design(base, design, where=where, workers=workers, backend=backend, store=store)
     if store:
@@ -80,17 +81,6 @@ def sweep(
     else:
         render(swept)
     _end(swept)
-
-
-def _try(csv: Path | None, parquet: Path | None, *, read: Sequence[str | Path | None]) -> None:
-    """Fail now, not after an hour, if a file cannot be written, or is one of those that are *read*."""
-    for option, file in (("--csv", csv), ("--parquet", parquet)):
-        if file:
-            keep_apart(option, file, read)
-    if csv:
-        try_writing(csv)
-    if parquet:
-        try_parquet(parquet)
 
 
 def _end(swept: Sweep) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,18 @@ def save_parquet(frame: DataFrame, file: Path) -> None:
 
 def _text(value: Any) -> str | None:
     return None if value is None or value != value else str(value)
+
+
+def try_first(
+    files: Mapping[str, tuple[Path | None, Callable[[Path], None]]], *, read: Iterable[str | Path | None]
+) -> None:
+    """Fail now if a file that an option names cannot be written, or is one of those that are *read*: each option has
+    its file and what tries it out."""
+    inputs = list(read)
+    for option, (file, attempt) in files.items():
+        if file:
+            keep_apart(option, file, inputs)
+            attempt(file)
 
 
 def try_drawing(file: Path) -> None:

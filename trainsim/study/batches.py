@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -48,6 +49,13 @@ def in_batches(pool: Pool, work: StudyWork[T]) -> Answers[T]:
     finally:
         if hand_out.flying:
             pool.stop()
+
+
+def through(pool: Callable[[StudyWork[T]], AbstractContextManager[Pool]], work: StudyWork[T]) -> Answers[T]:
+    """The answers to *work* from a *pool* that is open as long as it is needed; none is opened for nothing."""
+    if work.todo:
+        with pool(work) as opened:
+            yield from in_batches(opened, work)
 
 
 class _HandingOut(Generic[T]):

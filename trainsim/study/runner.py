@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar
 
 from trainsim.errors import ScenarioError
 from trainsim.report.progress import AdvanceBar, bar
@@ -21,6 +21,15 @@ T = TypeVar("T")
 
 STARTING = 4.0
 """Seconds that processes must save before it pays to start them."""
+
+
+class Running(TypedDict, total=False):
+    """Who runs trials, as ``Runner`` takes it."""
+
+    workers: int | None
+    progress: bool | None
+    backend: str | None
+    store: AnswerStore | str | Path | None
 
 
 class Runner(Generic[T]):

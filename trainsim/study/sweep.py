@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
@@ -13,7 +13,7 @@ from trainsim.study.designs.design import Design, Point
 from trainsim.study.designs.grid import grid
 from trainsim.study.designs.listed import listed
 from trainsim.study.designs.where import Conditions, Where
-from trainsim.study.runner import Runner
+from trainsim.study.runner import Runner, Running
 from trainsim.study.store import AnswerStore
 from trainsim.study.sweep_summary import Summary, summarize
 from trainsim.study.swept import COLUMNS, TYPES, SweptPoint, label, read_frame
@@ -126,17 +126,10 @@ def sweep(
 
 
 def run_design(
-    base: Scenario | str | Path,
-    tried: Tried,
-    *,
-    where: Where | None = None,
-    workers: int | None = None,
-    progress: bool | None = None,
-    backend: str | None = None,
-    store: AnswerStore | str | Path | None = None,
+    base: Scenario | str | Path, tried: Tried, *, where: Where | None = None, **running: Unpack[Running]
 ) -> Sweep:
     """The same as a value that also prints itself."""
-    runner = Runner(keep=measures, workers=workers, progress=progress, backend=backend, store=store)
+    runner = Runner(keep=measures, **running)
     scenario, design = as_scenario(base), as_design(tried)
     conditions = Conditions.read(where, scenario, design.axes)
     trials = [Trial(base=scenario, parts=(_change(point),)) for point in conditions.kept(scenario, design)]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
-from trainsim.study.batches import Pool, in_batches
+from trainsim.study.batches import Pool, through
 from trainsim.study.interrupts import children_ignore_interrupts
 from trainsim.study.work import Answers, StudyWork
 
@@ -22,9 +22,7 @@ PATIENCE = 20.0
 @backends.register("dask")
 def dask(work: StudyWork[T]) -> Answers[T]:
     """The answers of a cluster's workers. Raises ScenarioError without Dask, or where no scheduler answers."""
-    if work.todo:
-        with _pool(work) as pool:
-            yield from in_batches(pool, work)
+    return through(_pool, work)
 
 
 @contextmanager

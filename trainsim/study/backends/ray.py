@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from trainsim.errors import ScenarioError
 from trainsim.study.backends import backends, needs
-from trainsim.study.batches import Pool, in_batches
+from trainsim.study.batches import Pool, through
 from trainsim.study.interrupts import children_ignore_interrupts
 from trainsim.study.work import Answers, StudyWork
 
@@ -20,9 +20,7 @@ T = TypeVar("T")
 @backends.register("ray")
 def ray(work: StudyWork[T]) -> Answers[T]:
     """The answers of a cluster's workers. Raises ScenarioError without Ray, or where no cluster answers."""
-    if work.todo:
-        with _pool(work) as pool:
-            yield from in_batches(pool, work)
+    return through(_pool, work)
 
 
 @contextmanager

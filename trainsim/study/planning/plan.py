@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from trainsim.analysis.kinds import TITLES
 from trainsim.errors import ScenarioError
@@ -17,8 +17,7 @@ from trainsim.study.planning.objectives import Objective, objectives
 from trainsim.study.planning.own import any_job, own_layout, with_batch
 from trainsim.study.planning.search import Planned, Searched, finished, planned, search
 from trainsim.study.planning.space import space_of
-from trainsim.study.runner import Runner
-from trainsim.study.store import AnswerStore
+from trainsim.study.runner import Runner, Running
 from trainsim.study.trial import Outcome, Trial, as_scenario
 
 if TYPE_CHECKING:
@@ -30,15 +29,6 @@ WORTH = 0.002
 """Part of the step from which on a difference is worth a word."""
 WORDS = {**TITLES, "compute": "kernels", "recompute": "recomputation", "other": "host and copies"}
 """Rows of the breakdown in words."""
-
-
-class Running(TypedDict, total=False):
-    """Who runs the layouts, as ``Runner`` takes it."""
-
-    workers: int | None
-    progress: bool | None
-    backend: str | None
-    store: AnswerStore | str | Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
