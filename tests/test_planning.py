@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -398,3 +399,14 @@ def test_the_scenario_as_it_is_compares_by_the_objective() -> None:
 def test_a_size_writes_no_files(scenario_file: Path, tmp_path: Path) -> None:
     words = ["plan", str(scenario_file), "--tokens", "1B", "--days", "30", "--max-gpus", "8", "--out", str(tmp_path)]
     assert "leave out one" in str(CliRunner().invoke(app, words).exception)
+
+
+@pytest.mark.slow
+def test_a_plan_beside_a_sweep_in_processes() -> None:
+    """Both want processes, and one program has them once: bounds, runs and a sweep give what they give alone."""
+    sweep = {"training.micro_batch": [1, 2, 4]}
+    alone = ts.plan(small(), grid=FEW, top=3, workers=1, progress=False)
+    ts.sweep(small(), sweep, workers=2, progress=False)
+    beside = ts.plan(small(), grid=FEW, top=3, workers=2, progress=False)
+    ts.sweep(small(), sweep, workers=2, progress=False)
+    pd.testing.assert_frame_equal(alone, beside)

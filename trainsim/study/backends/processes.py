@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from importlib import import_module
 from typing import Any, TypeVar
 
+from trainsim.errors import TrainsimError
 from trainsim.study.attempt import check_code
 from trainsim.study.backends import backends, starts, without_address
 from trainsim.study.batches import Pool, in_batches
@@ -13,6 +15,7 @@ from trainsim.study.code import code_digest
 from trainsim.study.interrupts import ignore_interrupts
 from trainsim.study.work import Answers, StudyWork
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -22,24 +25,48 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 @backends.register("processes")
 def processes(work: StudyWork[T]) -> Answers[T]:
     """The answers of as many processes as *work* says, or as there are cores."""
-    from joblib import cpu_count
-
     without_address("processes", work)
     if work.todo:
-        yield from in_batches(pool(min(work.workers or int(cpu_count()), len(work.todo))), work)
+        yield from in_batches(pool(_count(work.workers, len(work.todo))), work)
+
+
+class ProcessDied(TrainsimError):
+    """Ask for fewer workers: each needs memory of its own."""
+
+
+def as_they_come(function: Callable[[A], T], arguments: Sequence[A], workers: int | None) -> Iterator[T]:
+    """What *function* gives for each of *arguments*, in any order, from so many processes.
+
+    Raises ProcessDied when one of them has died.
+    """
+    opened = pool(_count(workers, len(arguments)))
+    futures = [opened.submit(function, argument) for argument in arguments]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    except opened.deaths as error:
+        raise ProcessDied("a process died while it worked; out of memory? --workers 1 wants the least of it") from error
+    finally:
+        if not all(future.done() for future in futures):
+            opened.stop()
 
 
 def start(workers: int | None, trials: int) -> None:
     """Let processes begin to import what they need, which takes as long as many points."""
-    from joblib import cpu_count
-
-    count = min(workers or int(cpu_count()), trials)
+    count = _count(workers, trials)
     submit = pool(count).submit
     for _ in range(count):
         submit(check_code, code_digest())
 
 
 starts["processes"] = start
+
+
+def _count(workers: int | None, most: int) -> int:
+    """How many processes: as many as are wanted or there are cores, and never more than there is to do."""
+    from joblib import cpu_count
+
+    return min(workers or int(cpu_count()), most)
 
 
 def pool(workers: int) -> Pool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from math import inf
 
 from trainsim.report.progress import AdvanceBar, bar
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
+from trainsim.study.backends.processes import as_they_come
 from trainsim.study.planning.bounding import Bounded, bounded, roots
 from trainsim.study.planning.layout import Layout
 from trainsim.study.planning.objectives import Objective
@@ -177,10 +179,7 @@ def _all_bounds(
         for root in every:
             yield from bounded(base, root, advance)
         return
-    from joblib import Parallel, delayed
-
-    parallel = Parallel(n_jobs=workers or -1, return_as="generator_unordered", batch_size=1)
-    for some in parallel(delayed(bounded)(base, root) for root in every):
+    for some in as_they_come(partial(bounded, base), every, workers):
         for b in some:
             advance()
             yield b
