@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -24,15 +26,34 @@ import trainsim as ts
 from tests.test_cli import status
 from trainsim.hardware.topology import TOPOLOGIES
 from trainsim.scenario.scenario import Scenario
-from trainsim.study import code, saved, store
+from trainsim.study import code, saved, whole_files
 from trainsim.study.attempt import Prepared, prepared
 from trainsim.study.faster_parts import PARTS, Faster
 from trainsim.study.kept import form_of
 from trainsim.study.key import key_of
 from trainsim.study.runner import Runner
-from trainsim.study.store import AnswerStore, StoredRow, StoreError
+from trainsim.study.store import StoredRow, StoreError
+from trainsim.study.stores import parquet, sqlite, store_at, store_kinds
+from trainsim.study.stores.parquet import ParquetStore
+from trainsim.study.stores.sqlite import SqliteStore
 from trainsim.study.trial import Failure, Trial, measures
 from trainsim.validation.scoring import replayed
+
+PLACES = {"sqlite": "a.sqlite", "parquet": "answers"}
+
+
+@pytest.fixture(params=sorted(PLACES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where a store of each kind goes."""
+    if request.param == "parquet":
+        pytest.importorskip("pyarrow")
+    return tmp_path / PLACES[request.param]
+
+
+def is_file(place: Path) -> bool:
+    """Whether the store at *place* is a file, and else a folder."""
+    return bool(place.suffix)
+
 
 SAYS: dict[str, Any] = {
     "model": {"name": "tiny", "layers": 4, "hidden": 256, "heads": 4, "vocab": 1000, "max_positions": 512},
@@ -57,24 +78,22 @@ def own_machine(folder: Path, file: str = "mine.yaml", **changes: Any) -> Path:
     return folder / file
 
 
-def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "sweep.sqlite"
+def test_what_is_stored_is_not_run_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ts.sweep(BASE, GRID, workers=1)
-    assert ts.sweep(BASE, GRID, workers=1, store=file).equals(plain)
+    assert ts.sweep(BASE, GRID, workers=1, store=place).equals(plain)
     monkeypatch.setattr(Scenario, "run", None)
-    again = ts.sweep(BASE, GRID, workers=1, store=str(file))
+    again = ts.sweep(BASE, GRID, workers=1, store=str(place))
     assert again.equals(plain)
     assert again["error"].notna().sum() == 2
     assert (plain.attrs["found"], again.attrs["found"]) == (0, 8)
 
 
-def test_a_larger_sweep_goes_on_from_a_smaller_one(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.sqlite"
-    ts.sweep(BASE, {"parallel.tp": [1, 2]}, workers=1, store=file)
-    runner = Runner(keep=measures, workers=1, store=file)
+def test_a_larger_sweep_goes_on_from_a_smaller_one(place: Path) -> None:
+    ts.sweep(BASE, {"parallel.tp": [1, 2]}, workers=1, store=place)
+    runner = Runner(keep=measures, workers=1, store=place)
     runner.run([Trial(base=BASE.replace({"parallel.tp": tp})) for tp in (1, 2, 4)], "test")
     assert runner.found == 2
-    assert len(AnswerStore(file)) == 3
+    assert len(store_at(place)) == 3
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -163,8 +182,8 @@ def test_a_file_that_cannot_be_read_has_no_key(tmp_path: Path) -> None:
     assert key(base) is None
 
 
-def test_a_changed_file_is_run_anew(tmp_path: Path) -> None:
-    file, kept = own_machine(tmp_path), tmp_path / "sweep.sqlite"
+def test_a_changed_file_is_run_anew(tmp_path: Path, place: Path) -> None:
+    file, kept = own_machine(tmp_path), place
     base = BASE.replace({"cluster.topology": str(file)})
     before = ts.sweep(base, {"parallel.tp": [2]}, store=kept)["step_time_s"][0]
     own_machine(tmp_path, gpu="h100-sxm5-80gb")
@@ -174,7 +193,7 @@ def test_a_changed_file_is_run_anew(tmp_path: Path) -> None:
     own_machine(tmp_path)
     runner = Runner(keep=measures, workers=1, store=kept)
     runner.run([Trial(base=base.replace({"parallel.tp": 2}))], "test")
-    assert (runner.found, len(AnswerStore(kept))) == (1, 2)
+    assert (runner.found, len(store_at(kept))) == (1, 2)
 
 
 def test_a_schedule_file_counts_by_what_it_says(tmp_path: Path) -> None:
@@ -219,39 +238,36 @@ def test_other_code_another_version_and_other_data_have_other_keys(
         code._code.cache_clear()
 
 
-def test_a_store_of_other_code_is_kept_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "sweep.sqlite"
-    ts.sweep(BASE, GRID, workers=1, store=file)
+def test_a_store_of_other_code_is_kept_and_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ts.sweep(BASE, GRID, workers=1, store=place)
     monkeypatch.setattr(saved, "code_digest", lambda: "a later version")
-    runner = Runner(keep=measures, workers=1, store=file)
+    runner = Runner(keep=measures, workers=1, store=place)
     runner.run([Trial(base=BASE)], "test")
-    assert (runner.found, len(AnswerStore(file))) == (0, 9)
+    assert (runner.found, len(store_at(place))) == (0, 9)
 
 
 @pytest.mark.parametrize("error", [MemoryError, OSError, RecursionError])
 def test_what_fails_of_the_moment_is_no_answer(
-    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[Exception], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "sweep.sqlite"
-
     def broken(self: Scenario) -> Any:
         raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(Scenario, "run", broken)
-        assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)["error"].notna().all()
-    assert len(AnswerStore(file)) == 0
-    assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)["error"].isna().all()
+        assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=place)["error"].notna().all()
+    assert len(store_at(place)) == 0
+    assert ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=place)["error"].isna().all()
 
 
-def test_words_of_a_failure_hold_where_they_were_said(tmp_path: Path) -> None:
+def test_words_of_a_failure_hold_where_they_were_said(tmp_path: Path, place: Path) -> None:
     """A message names a file and a line: who writes the same elsewhere gets words of his own."""
     said = []
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(yaml.safe_dump({**SAYS, "parallel": {"tp": 3}}))
         base = Scenario.load(tmp_path / name)
         for _ in range(2):
-            runner = Runner(keep=measures, workers=1, store=tmp_path / "sweep.sqlite")
+            runner = Runner(keep=measures, workers=1, store=place)
             (outcome,) = runner.run([Trial(base=base)], "test")
             assert isinstance(outcome.failure, Failure)
             said.append((runner.found, outcome.failure.message.partition(":")[0]))
@@ -259,7 +275,7 @@ def test_words_of_a_failure_hold_where_they_were_said(tmp_path: Path) -> None:
     assert said == [(0, a), (1, a), (0, b), (1, b)]
 
 
-def test_an_interrupt_stores_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_stores_what_is_finished(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Scenario) -> Any:
         if self.spec.parallel.tp == 2:
             raise KeyboardInterrupt
@@ -267,16 +283,92 @@ def test_an_interrupt_stores_what_is_finished(tmp_path: Path, monkeypatch: pytes
 
     original = Scenario.run
     monkeypatch.setattr(Scenario, "run", interrupted)
-    frame = ts.sweep(BASE, {"parallel.tp": [1, 2, 4]}, workers=1, store=tmp_path / "a.sqlite")
+    frame = ts.sweep(BASE, {"parallel.tp": [1, 2, 4]}, workers=1, store=place)
     assert frame.attrs["interrupted"]
-    assert len(AnswerStore(tmp_path / "a.sqlite")) == 1
+    assert len(store_at(place)) == 1
+
+
+def test_a_key_keeps_its_answer_and_a_failure_the_last_words(place: Path) -> None:
+    kept = store_at(place)
+    said: list[StoredRow] = [
+        StoredRow(b"k", "n", failed, text) for failed, text in ((True, "a"), (True, "b"), (False, "1"), (True, "c"))
+    ]
+    seen = []
+    for row in said:
+        kept.add([row])
+        seen.append(store_at(place).found([b"k"])[b"k"].text)
+        assert kept.found([b"k"]) == store_at(place).found([b"k"])
+    assert seen == ["a", "b", "1", "1"]
+    kept.add([])
+    kept.add([StoredRow(b"two", "n", True, "no"), StoredRow(b"two", "n", False, "2")])
+    assert (kept.found([b"two", b"two"])[b"two"].text, len(kept)) == ("2", 2)
+
+
+ADDED = st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.text(max_size=3)), max_size=4), max_size=60)
+
+
+@settings(deadline=None, max_examples=25)
+@given(added=ADDED, names=st.randoms())
+def test_both_kinds_answer_alike(added: list[Any], names: random.Random, tmp_path_factory: Any) -> None:
+    """Whatever is added in whatever order; an answer is one for good, so its text goes with its key."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("alike")
+    both = [store_at(folder / name) for name in PLACES.values()]
+    for batch in added:
+        rows = [StoredRow(b"%d" % k, "n", failed, text if failed else str(k)) for k, failed, text in batch]
+        rows = list({row.key: row for row in rows}.values())
+        for one in both:
+            one.add(rows)
+        time.sleep(1e-6)  # a store tells the last words of a failure by the clock
+        if names.random() < 0.2:
+            keys = [b"%d" % k for k in range(31)]
+            assert both[0].found(keys) == both[1].found(keys)
+            assert len(both[0]) == len(both[1])
+    keys = [b"%d" % k for k in range(31)]
+    assert both[0].found(keys) == both[1].found(keys) == store_at(folder / PLACES["parquet"]).found(keys)
+
+
+# ------------------------------------------------------------------------------------------------ which kind it is
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.sqlite", "sqlite"), ("a.db", "sqlite"), ("plain", "sqlite"),
+        ("answers", "parquet"), ("answers/", "parquet"), ("v1.2/", "parquet"), ("dotted.dir", "parquet"),
+    ],
+)  # fmt: skip
+def test_the_path_says_which_kind_it_is(name: str, kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "plain").touch()
+    (tmp_path / "dotted.dir").mkdir()
+    path = f"{tmp_path}/{name}"
+    assert [key for key, store in store_kinds.items() if store.fits(path)] == [kind]
+    for _ in range(2):
+        assert type(store_at(path)) is store_kinds[kind]
+
+
+def test_one_file_of_parquet_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"a store of Parquet is a folder; name one, such as a/"):
+        store_at(tmp_path / "a.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "find_spec", lambda name: None)
+    with pytest.raises(
+        StoreError, match=r"pip install 'trainsim\[parquet\]'; or name a file, such as .*answers\.sqlite"
+    ):
+        store_at(tmp_path / "answers")
+    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------ files that are none
 
 
-def a_folder(path: Path) -> None:
+def a_folder_of_files(path: Path) -> None:
     path.mkdir()
+    (path / "notes.txt").write_text("mine")
 
 
 def text(path: Path) -> None:
@@ -294,39 +386,67 @@ def marked_by_another_program(path: Path) -> None:
 
 
 def later(path: Path) -> None:
-    AnswerStore.at(path)
+    SqliteStore.at(path)
     with sqlite3.connect(path) as database:
-        database.execute(f"PRAGMA user_version = {store.FORM + 1}")
+        database.execute(f"PRAGMA user_version = {sqlite.FORM + 1}")
+
+
+def later_folder(path: Path) -> None:
+    ParquetStore.at(path)
+    (path / parquet.MARK).write_text('{"form": 2}')
+
+
+def damaged_mark(path: Path) -> None:
+    ParquetStore.at(path)
+    (path / parquet.MARK).write_text("form")
+
+
+def damaged_answers(path: Path) -> None:
+    ParquetStore.at(path).add([StoredRow(b"k", "n", False, "1")])
+    (answers,) = path.glob("*.parquet")
+    answers.write_bytes(answers.read_bytes()[:-20])
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (a_folder, "is a folder; name a file in it"),
+        (a_folder_of_files, r"is a folder of something else \(it has notes\.txt\); name an empty"),
         (text, "is no database of SQLite"),
         (of_another_program, r"belongs to another program \(has the tables customers\)"),
         (marked_by_another_program, "belongs to another program"),
         (later, "written by a later trainsim .* update trainsim, or name another file"),
+        (later_folder, "written by a later trainsim .* update trainsim, or name another folder"),
+        (damaged_mark, r"_trainsim\.json is damaged; remove that file"),
+        (damaged_answers, r"answers-1-0-\w+\.parquet is damaged; remove that file"),
     ],
 )
 def test_what_is_no_store_is_refused_before_anything_is_run(make: Any, words: str, tmp_path: Path) -> None:
-    file = tmp_path / "it.sqlite"
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "it.store"
     make(file)
-    before = file.read_bytes() if file.is_file() else b""
+    before = contents(file)
     with pytest.raises(StoreError, match=words) as raised:
         ts.sweep(BASE, GRID, store=file)
     assert str(file) in str(raised.value)
-    assert not file.is_file() or file.read_bytes() == before
+    assert contents(file) == before
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    """What is in the file, or in those of the folder."""
+    return {each.name: each.read_bytes() for each in (place.iterdir() if place.is_dir() else [place])}
 
 
 def test_a_folder_that_is_not_there_and_a_value_that_is_no_path(tmp_path: Path) -> None:
+    (tmp_path / "a.sqlite").touch()
     for what, words in (
         (tmp_path / "no" / "a.sqlite", "there is no folder"),
-        ("new/", "is a folder"),
+        (f"{tmp_path}/no/answers/", "there is no folder"),
+        (f"{tmp_path}/a.sqlite/", "is a file; name a folder"),
         (3, "wants the"),
+        ("", "wants the"),
     ):
         with pytest.raises(StoreError, match=words):
-            AnswerStore.at(what)  # type: ignore[arg-type]
+            store_at(what)  # type: ignore[arg-type]
 
 
 def test_an_older_form_stays_as_it_is_beside_the_new(tmp_path: Path) -> None:
@@ -334,21 +454,36 @@ def test_an_older_form_stays_as_it_is_beside_the_new(tmp_path: Path) -> None:
     with sqlite3.connect(file) as database:
         database.execute("CREATE TABLE answers_0 (key)")
         database.execute("INSERT INTO answers_0 VALUES (1)")
-        database.execute(f"PRAGMA application_id = {store.APPLICATION}")
+        database.execute(f"PRAGMA application_id = {sqlite.APPLICATION}")
     ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=file)
-    assert len(AnswerStore(file)) == 1
+    assert len(SqliteStore(file)) == 1
     with sqlite3.connect(file) as database:
         assert database.execute("SELECT * FROM answers_0").fetchall() == [(1,)]
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    (tmp_path / "a.sqlite").touch()
-    AnswerStore.at(tmp_path / "a.sqlite").add([StoredRow(b"k", "n", False, "1")])
-    assert len(AnswerStore(tmp_path / "a.sqlite")) == 1
+def test_files_of_an_older_form_stay_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    old = folder / f"answers-0-0-{'0' * 32}.parquet"
+    old.write_bytes(b"older")
+    (folder / parquet.MARK).write_text('{"form": 0}')
+    ts.sweep(BASE, {"parallel.tp": [1]}, workers=1, store=folder)
+    assert len(ParquetStore.at(folder)) == 1
+    assert old.read_bytes() == b"older"
 
 
-def test_a_full_disk_is_said_and_loses_nothing_that_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = AnswerStore.at(tmp_path / "a.sqlite")
+def test_an_empty_file_or_folder_becomes_a_store(place: Path) -> None:
+    place.touch() if is_file(place) else place.mkdir()
+    store_at(place).add([StoredRow(b"k", "n", False, "1")])
+    assert len(store_at(place)) == 1
+
+
+MANY_ROWS = [StoredRow(str(k).encode(), "n", False, random.Random(k).randbytes(250).hex()) for k in range(100)]
+
+
+def test_a_full_disk_is_said_and_loses_nothing_that_was_stored(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store_at(place)
     kept.add([StoredRow(b"first", "n", False, "1")])
     connect = sqlite3.connect
 
@@ -357,49 +492,69 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_stored(tmp_path: Path, m
         database.execute("PRAGMA max_page_count = 3")
         return database
 
-    monkeypatch.setattr(store.sqlite3, "connect", small)
-    with pytest.raises(StoreError, match=r"a\.sqlite: the disk is full; make room"):
-        kept.add([StoredRow(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sqlite.sqlite3, "connect", small)
+    monkeypatch.setattr(whole_files.os, "fsync", full)
+    with pytest.raises(StoreError, match=rf"{place.name}: the disk is full; make room"):
+        kept.add(MANY_ROWS)
+    monkeypatch.undo()
     assert list(kept.found([b"first", b"1"])) == [b"first"]
+    assert not list(place.parent.rglob(f"{whole_files.UNFINISHED}*"))
 
 
 LIMITED = """
 import resource, sys
-from pathlib import Path
-from trainsim.study.store import AnswerStore, StoredRow, StoreError
-kept = AnswerStore.at(sys.argv[1])
+sys.path.insert(0, sys.argv[2])
+from tests.test_store import MANY_ROWS
+from trainsim.study.store import StoredRow, StoreError
+from trainsim.study.stores import store_at
+kept = store_at(sys.argv[1])
 kept.add([StoredRow(b"first", "n", False, "1")])
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 try:
-    kept.add([StoredRow(str(k).encode(), "n", False, "x" * 500) for k in range(100)])
+    kept.add(MANY_ROWS)
 except StoreError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
 """
 
 
-def test_a_limit_on_the_size_of_files_too(tmp_path: Path) -> None:
-    file = tmp_path / "a.sqlite"
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(file)], capture_output=True, text=True)
+def test_a_limit_on_the_size_of_files_too(place: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(place), ROOT], capture_output=True, text=True)
     assert "the disk" in done.stdout, done.stderr
-    assert list(AnswerStore(file).found([b"first", b"1"])) == [b"first"]
+    assert list(store_at(place).found([b"first", b"1"])) == [b"first"]
 
 
-def test_a_file_that_may_not_be_written_to_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    AnswerStore.at(tmp_path / "a.sqlite")
+def test_a_place_that_may_not_be_written_to_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_at(place)
     connect = sqlite3.connect
 
     def read_only(path: Path, **options: Any) -> sqlite3.Connection:
         return connect(f"file:{path}?mode=ro", uri=True, **options)
 
-    monkeypatch.setattr(store.sqlite3, "connect", read_only)
+    def refused(before: Path, after: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(sqlite.sqlite3, "connect", read_only)
+    monkeypatch.setattr(whole_files.os, "replace", refused)
     with pytest.raises(StoreError, match="cannot be written to; give permission"):
-        AnswerStore.at(tmp_path / "a.sqlite")
+        store_at(place)
+
+
+def test_a_folder_that_is_removed_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    kept = store_at(tmp_path / "answers")
+    shutil.rmtree(tmp_path / "answers")
+    for use in (lambda: kept.found([b"k"]), lambda: kept.add([StoredRow(b"k", "n", False, "1")])):
+        with pytest.raises(StoreError, match="the folder is gone"):
+            use()
 
 
 def test_who_writes_too_long_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = AnswerStore.at(tmp_path / "a.sqlite")
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    kept = SqliteStore.at(tmp_path / "a.sqlite")
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.05)
     other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="another process has been writing"):
@@ -422,80 +577,184 @@ FEW = {**MANY, "simulation.seed": [0, 1, 2]}
 ROOT = str(Path(__file__).parents[1])
 
 
-def started(file: Path, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SWEEPS, str(file), ROOT, *words])
+def started(place: Path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SWEEPS, str(place), ROOT, *words])
 
 
-def kill_until_done(file: Path, kills: int, draw: random.Random, *words: str) -> None:
+def kill_until_done(place: Path, kills: int, draw: random.Random, *words: str) -> None:
     """Start the sweep again and again, killed at any moment of its work; at last it may finish."""
     before: set[bytes] = set()
     for _ in range(kills):
-        sweeping = started(file, *words)
+        sweeping = started(place, *words)
         began = time.monotonic()
-        while not file.exists() and time.monotonic() - began < 60:
+        while not place.exists() and time.monotonic() - began < 60:
             time.sleep(0.01)
         time.sleep(draw.uniform(0, 1.5))
         sweeping.send_signal(signal.SIGKILL)
         sweeping.wait()
-        there = set(keys_in(file))
+        there = set(keys_in(place))
         assert before <= there
-        assert len(there) == len(keys_in(file))
+        assert len(there) == len(keys_in(place)) or not is_file(place)
         before = there
-    assert started(file, *words).wait() == 0
+    assert started(place, *words).wait() == 0
 
 
-def keys_in(file: Path) -> list[bytes]:
-    with sqlite3.connect(file, timeout=60) as database:
+def keys_in(place: Path) -> list[bytes]:
+    """Every key that is there, in each file in which it is; read without the store."""
+    if not is_file(place):
+        import pyarrow.parquet as pq
+
+        return [key for file in place.glob("*.parquet") for key in pq.read_table(file)["key"].to_pylist()]
+    with sqlite3.connect(place, timeout=60) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         try:
-            return [row[0] for row in database.execute(f"SELECT key FROM {store.TABLE}")]
+            return [row[0] for row in database.execute(f"SELECT key FROM {sqlite.TABLE}")]
         except sqlite3.OperationalError:  # killed before there was a table
             return []
 
 
-def judge(file: Path) -> None:
+def judge(place: Path) -> None:
     """Every point is there once, and the table is that of a sweep without a store."""
     points = math.prod(map(len, MANY.values()))
-    assert len(keys_in(file)) == points
-    stored = ts.sweep(BASE, MANY, workers=1, store=file, progress=False)
+    assert len(set(keys_in(place))) == points
+    assert len(keys_in(place)) == points or not is_file(place)
+    stored = ts.sweep(BASE, MANY, workers=1, store=place, progress=False)
     assert stored.equals(ts.sweep(BASE, MANY, workers=1, progress=False))
 
 
-def test_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
-    kill_until_done(tmp_path / "a.sqlite", 3, random.Random(1), "few")
-    assert len(keys_in(tmp_path / "a.sqlite")) == math.prod(map(len, FEW.values()))
+def test_kills_lose_nothing_that_was_stored(place: Path) -> None:
+    kill_until_done(place, 3, random.Random(1), "few")
+    assert len(set(keys_in(place))) == math.prod(map(len, FEW.values()))
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
-    kill_until_done(tmp_path / "a.sqlite", 100, random.Random(2))
-    judge(tmp_path / "a.sqlite")
+def test_a_hundred_kills_lose_nothing_that_was_stored(place: Path) -> None:
+    kill_until_done(place, 100, random.Random(2))
+    judge(place)
 
 
 @pytest.mark.slow
-def test_two_writers_lose_nothing_and_write_nothing_twice(tmp_path: Path) -> None:
-    file = tmp_path / "a.sqlite"
-    both = [started(file), started(file)]
+def test_two_writers_lose_nothing_and_write_nothing_twice(place: Path) -> None:
+    both = [started(place), started(place)]
     assert [one.wait() for one in both] == [0, 0]
-    judge(file)
+    judge(place)
 
 
 WRITES = """
 import sys
-from trainsim.study.store import StoredRow, AnswerStore
-kept = AnswerStore.at(sys.argv[1])
-for k in range(0, 200, 10):
+from trainsim.study.store import StoredRow
+from trainsim.study.stores import store_at
+kept = store_at(sys.argv[1])
+for k in range(0, 2000, 10):
     kept.add([StoredRow(str(k + i).encode(), "n", False, str(k + i)) for i in range(10)])
+    assert set(kept.found([str(i).encode() for i in range(k + 10)])) == {str(i).encode() for i in range(k + 10)}
 """
 
 
-def test_two_processes_write_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "a.sqlite"
-    both = [subprocess.Popen([sys.executable, "-c", WRITES, str(file)]) for _ in range(2)]
+def test_two_processes_write_and_read_at_once(place: Path) -> None:
+    both = [subprocess.Popen([sys.executable, "-c", WRITES, str(place)]) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
-    rows = AnswerStore(file).found(str(k).encode() for k in range(200))
-    assert [rows[str(k).encode()].text for k in range(200)] == [str(k) for k in range(200)]
-    assert len(AnswerStore(file)) == 200
+    rows = store_at(place).found(str(k).encode() for k in range(2000))
+    assert [rows[str(k).encode()].text for k in range(2000)] == [str(k) for k in range(2000)]
+    assert len(store_at(place)) == 2000
+
+
+MERGES = """
+import sys
+from trainsim.study.store import StoredRow
+from trainsim.study.stores import store_at
+kept = store_at(sys.argv[1])
+for k in range(int(sys.argv[2]), 100000):
+    kept.add([StoredRow(str(k).encode(), "n", False, str(k))])
+    print(k, flush=True)
+"""
+
+
+def test_a_kill_while_files_are_merged_loses_nothing(tmp_path: Path) -> None:
+    """What was printed was stored before."""
+    pytest.importorskip("pyarrow")
+    folder, draw, after = tmp_path / "answers", random.Random(3), 0
+    for _ in range(6):
+        writing = subprocess.Popen(
+            [sys.executable, "-c", MERGES, str(folder), str(after)], stdout=subprocess.PIPE, text=True
+        )
+        assert writing.stdout
+        seen = [writing.stdout.readline()]
+        time.sleep(draw.uniform(0.05, 0.4))
+        writing.send_signal(signal.SIGKILL)
+        after = int((seen + writing.stdout.readlines())[-1]) + 1
+        writing.wait()
+        keys = {str(k).encode() for k in range(after)}
+        assert keys <= set(keys_in(folder))
+        assert set(store_at(folder).found(keys)) == keys
+    assert len(list(folder.glob("*.parquet"))) < 4 * parquet.MERGED < after
+
+
+def test_files_stay_few_and_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    written = []
+    original = parquet.write_rows
+
+    def counted(rows: Any, folder: Path, *, level: int) -> Path:
+        written.append(len(rows := list(rows)))
+        return original(rows, folder, level=level)
+
+    monkeypatch.setattr(parquet, "write_rows", counted)
+    kept, count = store_at(tmp_path / "answers"), 600
+    for k in range(count):
+        kept.add([StoredRow(b"%d" % k, "n", False, str(k))])
+    files = list((tmp_path / "answers").glob("*.parquet"))
+    assert len(files) <= 4 * parquet.MERGED
+    assert sum(written) < 3.5 * count
+    assert len(kept) == count
+    monkeypatch.setattr(parquet, "places_in", None)
+    assert len(kept.found([b"%d" % k for k in range(count)])) == count
+
+
+def test_what_a_killed_process_had_begun_is_removed_after_an_hour(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "answers"
+    store_at(folder)
+    parts = [folder / f"{whole_files.UNFINISHED}{name}" for name in ("old", "new")]
+    for part in parts:
+        part.write_bytes(b"begun")
+    os.utime(parts[0], (0, time.time() - whole_files.ABANDONED - 60))
+    store_at(folder)
+    assert [part.exists() for part in parts] == [False, True]
+
+
+@settings(deadline=None, max_examples=40)
+@given(where=st.floats(0, 1, exclude_max=True), changed=st.integers(1, 255), seen=st.booleans())
+def test_a_damaged_file_is_never_believed(where: float, changed: int, seen: bool, tmp_path_factory: Any) -> None:
+    """Whether it was damaged before it was looked into or after, what comes is right or an error in words."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("damaged") / "answers"
+    kept = store_at(folder)
+    kept.add(MANY_ROWS)
+    if seen:
+        assert len(kept) == len(MANY_ROWS)
+    (file,) = folder.glob("*.parquet")
+    content = bytearray(file.read_bytes())
+    content[int(where * len(content))] ^= changed
+    file.write_bytes(content)
+    try:
+        assert kept.found(row.key for row in MANY_ROWS) == {row.key: row for row in MANY_ROWS}
+        assert seen
+    except StoreError as error:
+        assert f"{file.name} is damaged; remove that file" in str(error)
+    file.unlink()
+    assert len(store_at(folder)) == 0
+
+
+def test_pandas_reads_a_folder(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    ts.sweep(BASE, GRID, workers=1, store=tmp_path / "answers")
+    table = pd.read_parquet(tmp_path / "answers")
+    assert len(table) == 8
+    assert table["failed"].sum() == 2
+    assert (pd.Timestamp.now(tz="UTC") - table["made"]).max() < pd.Timedelta(minutes=10)
 
 
 # --------------------------------------------------------------------------------------------------------- the commands
@@ -508,13 +767,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_command_says_how_many_points_were_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["sweep", "small.yaml", "--grid", "parallel.tp=1,2,3", "--store", "a.sqlite", "--json"]
+@pytest.mark.parametrize("name", ["a.sqlite", "answers/", "answers"])
+def test_the_command_says_how_many_points_were_there(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    words = ["sweep", "small.yaml", "--grid", "parallel.tp=1,2,3", "--store", name, "--json"]
     outs = []
     for count in (0, 3):
         assert status(*words) == 0
         out, err = capsys.readouterr()
-        assert f"{count} of 3 points were in a.sqlite" in err
+        assert f"{count} of 3 points were in {name}" in err
         outs.append(out)
     assert outs[0] == outs[1]
 
@@ -524,7 +785,7 @@ def test_other_studies_take_a_store_too(here: Path, capsys: pytest.CaptureFixtur
         first, second = ([status(*words, "--json", "--store", "a.sqlite"), capsys.readouterr().out] for _ in range(2))
         assert first == second
         assert first[0] == 0
-    assert len(AnswerStore(here / "a.sqlite")) > 10
+    assert len(store_at(here / "a.sqlite")) > 10
 
 
 @pytest.mark.parametrize("words", [("--store", "."), ("--backend", "procesess"), ("--backend", "dask://localhost:1x")])

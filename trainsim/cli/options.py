@@ -31,8 +31,8 @@ StoreFile = Annotated[
     str | None,
     typer.Option(
         "--store",
-        metavar="FILE",
-        help="Keep every point in this file, as it comes, and run none that is in it already.",
+        metavar="PATH",
+        help="Keep every point in this file, or folder/ of Parquet, as it comes; run none that is there already.",
     ),
 ]
 Tokens = Annotated[

@@ -14,6 +14,7 @@ from trainsim.study.attempt import Prepared, attempt, prepared
 from trainsim.study.backends import backend_of
 from trainsim.study.saved import SavedAnswers
 from trainsim.study.store import AnswerStore
+from trainsim.study.stores import store_at
 from trainsim.study.trial import NOT_RUN, Failure, Outcome, Trial
 from trainsim.study.work import Answers
 
@@ -38,8 +39,8 @@ class Runner(Generic[T]):
     ``workers`` processes run (None: one per core where that pays; 1: none but this one), ``progress`` shows a bar on
     standard error (None: where somebody looks at it). ``backend`` says who runs: ``serial``, ``processes``, ``dask``,
     ``ray``, or one of the latter with an address, as in ``dask://host:8786`` (None: this process, or several where that
-    pays). ``store`` is a file of answers: what is there is not run, and what is run goes there (at the latest after a
-    second of work; a kill at any moment leaves what was stored).
+    pays). ``store`` is a file or a folder of answers (``stores``): what is there is not run, and what is run goes there
+    (at the latest after a second of work; a kill at any moment leaves what was stored).
 
     ``interrupted`` says whether somebody pressed Ctrl-C: what was finished by then is kept. ``found`` counts the trials
     whose answer was in the store.
@@ -66,7 +67,7 @@ class Runner(Generic[T]):
         self._automatic = backend is None
         self._look_first = backend is None and workers is None
         self._answers: dict[Prepared, T | Failure] = {}
-        self._saved = None if store is None else SavedAnswers(AnswerStore.at(store), keep)
+        self._saved = None if store is None else SavedAnswers(store_at(store), keep)
         self.found = 0
 
     def run(self, trials: Iterable[Trial], title: str) -> list[Outcome[T]]:

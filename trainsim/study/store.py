@@ -1,32 +1,17 @@
-"""A file of answers: what was run once is not run again, by whoever asks."""
+"""What a store of answers is: what was run once is not run again, by whoever asks."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from trainsim.errors import TrainsimError
 
-APPLICATION = 0x74725331
-"""What the file says that it belongs to (``PRAGMA application_id``)."""
-FORM = 1
-"""The form of the table; files of older forms get a table of this one beside theirs."""
-TABLE = f"answers_{FORM}"
-CREATE = f"""CREATE TABLE IF NOT EXISTS {TABLE} (
-    key BLOB PRIMARY KEY, kept TEXT NOT NULL, failed INTEGER NOT NULL, answer TEXT NOT NULL,
-    made TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP) WITHOUT ROWID"""
-PATIENCE = 60.0
-"""Seconds to wait while another process writes."""
-AT_ONCE = 500
-"""Keys of one question."""
-
 
 class StoreError(TrainsimError):
-    """Make room or give permission, or name another file, as the message says."""
+    """Make room or give permission, or name another place, as the message says."""
 
 
 class StoredRow(NamedTuple):
@@ -38,126 +23,39 @@ class StoredRow(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerStore:
-    """A database of SQLite. It is made when it is first written to, and several processes may use it at once, of
-    several machines too: it keeps no file beside it but the journal of the transaction under way.
+class AnswerStore(ABC):
+    """Answers on a disk, by key. Several processes may use a store at once, of several machines too.
 
-    Every transaction is on the disk when it ends, and one that was cut off is taken back by whoever comes next. Nothing
-    is ever deleted: answers of other versions stay, under keys that nobody asks for. Each method raises StoreError for
-    a file that cannot be used, with the reason and the way out.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     store = AnswerStore(Path(folder) / "sweep.sqlite")
-    ...     store.add([StoredRow(b"key", "number", False, "1.5")])
-    ...     store.found([b"key", b"other"])
-    {b'key': StoredRow(key=b'key', kept='number', failed=False, text='1.5')}
+    What ``add`` has written stays, even if the process or the machine dies the moment after; what was cut off is as if
+    it had not begun. Nothing is ever forgotten: answers of other versions stay, under keys that nobody asks for. Each
+    method raises StoreError for a store that cannot be used, with the reason and the way out.
     """
 
     path: Path
 
     @classmethod
-    def at(cls, path: str | Path | AnswerStore) -> AnswerStore:
-        """The store at *path*, looked at and tried before any work is done."""
-        if isinstance(path, AnswerStore):
-            return path
-        if not isinstance(path, str | Path) or not str(path):
-            raise StoreError(f"store={path!r}: wants the path of a file, such as sweep.sqlite")
-        if str(path).endswith("/") or Path(path).is_dir():
-            raise StoreError(f"store {path}: is a folder; name a file in it, such as {Path(path) / 'sweep.sqlite'}")
-        if not Path(path).absolute().parent.is_dir():
-            raise StoreError(f"store {path}: there is no folder {Path(path).parent}; make it first")
-        store = cls(Path(path))
-        with store._writing() as database:
-            database.execute(f"PRAGMA user_version = {FORM}")
-        return store
+    @abstractmethod
+    def fits(cls, path: str) -> bool:
+        """Whether *path*, as the user wrote it, means a store of this kind."""
 
+    @classmethod
+    @abstractmethod
+    def at(cls, path: str | Path) -> AnswerStore:
+        """The store at *path*, which is made if there is none, looked at and tried before any work is done."""
+
+    @abstractmethod
     def found(self, keys: Iterable[bytes]) -> dict[bytes, StoredRow]:
         """The stored rows of *keys*, by key."""
-        wanted, rows = list(dict.fromkeys(keys)), dict[bytes, StoredRow]()
-        with self._open() as database:
-            for start in range(0, len(wanted), AT_ONCE):
-                some = wanted[start : start + AT_ONCE]
-                marks = ",".join("?" * len(some))
-                question = f"SELECT key, kept, failed, answer FROM {TABLE} WHERE key IN ({marks})"
-                rows |= {
-                    row[0]: StoredRow(row[0], row[1], bool(row[2]), row[3]) for row in database.execute(question, some)
-                }
-        return rows
 
+    @abstractmethod
     def add(self, rows: Sequence[StoredRow]) -> None:
         """Write *rows* down, all or none. A key that is there keeps its answer, but for a failure, whose words may have
         been of another place."""
-        write = f"""INSERT INTO {TABLE} (key, kept, failed, answer) VALUES (?, ?, ?, ?)
-            ON CONFLICT (key) DO UPDATE SET failed = excluded.failed, answer = excluded.answer WHERE failed"""
-        with self._writing() as database:
-            database.executemany(write, rows)
 
+    @abstractmethod
     def __len__(self) -> int:
-        with self._open() as database:
-            return int(database.execute(f"SELECT count(*) FROM {TABLE}").fetchone()[0])
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one purpose: none stays, so that a process can be forked or moved at any time."""
-        try:
-            with closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as database:
-                yield database
-        except sqlite3.Error as error:
-            raise StoreError(f"store {self.path}: {_why(error)}") from None
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction in a file that is one of ours, or becomes it."""
-        with self._open() as database:
-            database.execute("PRAGMA synchronous = FULL")
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                self._claim(database)
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
-
-    def _claim(self, database: sqlite3.Connection) -> None:
-        whose, form = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        if whose == APPLICATION and form == FORM:
-            return
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' LIMIT 3").fetchall()
-        if whose != APPLICATION and (whose or tables):
-            has = (
-                f"has the tables {', '.join(name for (name,) in tables)}"
-                if tables
-                else "is marked as another program's"
-            )
-            raise StoreError(f"store {self.path}: belongs to another program ({has}); name another file")
-        if form > FORM:
-            raise StoreError(
-                f"store {self.path}: was written by a later trainsim (form {form}, this one knows {FORM}); update "
-                "trainsim, or name another file"
-            )
-        database.execute(CREATE)
-        database.execute(f"PRAGMA application_id = {APPLICATION}")
-        database.execute(f"PRAGMA user_version = {FORM}")
+        """How many keys have an answer."""
 
 
-AGAIN = "what was stored before is kept, and the same command goes on from there"
-REASONS = {
-    "SQLITE_NOTADB": "is no database of SQLite; name another file",
-    "SQLITE_CORRUPT": "is damaged; save what can be with `sqlite3 FILE .recover`, or name another file",
-    "SQLITE_FULL": f"the disk is full; make room: {AGAIN}",
-    "SQLITE_IOERR": f"the disk refused to read or write; is it full, or a limit on the size of files reached? {AGAIN}",
-    "SQLITE_READONLY": "cannot be written to; give permission (to its folder too), or name another file",
-    "SQLITE_BUSY": f"another process has been writing for {PATIENCE:.0f} s; wait for it, or end it: {AGAIN}",
-    "SQLITE_PROTOCOL": "its file system has no locks that work; put it on another one",
-    "SQLITE_CANTOPEN": "cannot be opened; see whether the folder is there and may be written to",
-}
-"""What went wrong, and the way out."""
-
-
-def _why(error: sqlite3.Error) -> str:
-    name = getattr(error, "sqlite_errorname", "")
-    return next((reason for start, reason in REASONS.items() if name.startswith(start)), f"{error} ({name})")
+KEPT = "what was stored before is kept, and the same command goes on from there"
+"""What is true after any error."""
