@@ -20,6 +20,7 @@ KINDS = {  # where the things of each kind are, and what they are
     "models": ("trainsim.models.known", "MODELS", "model shapes"),
     "gpus": ("trainsim.hardware.gpu", "GPUS", "GPUs: datasheet and measured kernels"),
     "topologies": ("trainsim.hardware.topology", "TOPOLOGIES", "machines: nodes, links and networks"),
+    "placements": ("trainsim.hardware.placements", "placements", "in which order a machine gives out its nodes"),
     "schedules": ("trainsim.schedules", "schedules", "pipeline schedules"),
     "collectives": ("trainsim.collectives", "algorithms", "algorithms of collectives"),
     "networks": (

@@ -34,6 +34,18 @@ class Allocation:
         """All GPUs of some *nodes*, node by node in the order given."""
         return cls(tuple(node * gpus_per_node + gpu for node in nodes for gpu in range(gpus_per_node)))
 
+    def has_whole_nodes(self, gpus_per_node: int) -> bool:
+        """Whether it is all GPUs of some nodes, those of each in their order: groups inside a node are alike then.
+
+        >>> Allocation((4, 5, 0, 1)).has_whole_nodes(2), Allocation((1, 2)).has_whole_nodes(2)
+        (True, False)
+        """
+        if self.gpus is None:
+            return True
+        nodes = np.array(self.gpus[::gpus_per_node], np.int64)
+        whole = nodes[:, None] + np.arange(gpus_per_node)
+        return bool((nodes % gpus_per_node == 0).all()) and whole.ravel().tolist() == list(self.gpus)
+
     def ranks(self, gpus: int) -> int:
         """Ranks of the job, of a cluster of *gpus*."""
         return gpus if self.gpus is None else len(self.gpus)

@@ -30,8 +30,11 @@ from trainsim.sharding.plan import Bucket
 
 
 def least_seconds(parts: Parts) -> float:
-    """Seconds that a step of the job takes at the least."""
+    """Seconds that a step of the job takes at the least; 0 where its ranks lie on GPUs in no order, since a group of
+    ranks then says nothing of the others."""
     job, shape = parts.job, facts(parts.job.pipeline.schedule)
+    if not job.allocation.has_whole_nodes(job.cluster.gpus_per_node):
+        return 0.0
     faster = min([1.0, *(what.factor for what in job.what_if if isinstance(what, Slow) and what.ranks)])
     passes = _passes(parts)
     times = job.training.microbatches / shape.replicas

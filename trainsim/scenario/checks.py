@@ -86,20 +86,22 @@ def tensor_parallel(
     return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
 
 
-def product(*, tp: int, pp: int, cp: int, dp: int | None, nodes: int, gpus_per_node: int) -> Fault | None:
-    """tp x pp x cp x dp is the number of GPUs."""
-    gpus, replica = nodes * gpus_per_node, tp * pp * cp
+def product(*, tp: int, pp: int, cp: int, dp: int | None, gpus: int, gpus_per_node: int) -> Fault | None:
+    """tp x pp x cp x dp is the number of GPUs: whole nodes, or those of a host list."""
+    (nodes, rest), replica = divmod(gpus, gpus_per_node), tp * pp * cp
     shape = f"tp {tp} x pp {pp}" + (f" x cp {cp}" if cp > 1 else "")
     have = (
         f"{nodes} nodes x {gpus_per_node} GPUs = {gpus}" if nodes > 1 else f"one node has {gpus} GPU" + "s" * (gpus > 1)
     )
+    have = f"the host list has {gpus}" if rest else have
     if dp is None:
         if gpus % replica == 0:
             return None
         works = offer([d for d in divisors(gpus) if gpus % (tp * cp * d) == 0], pp, "pp")
         multiple = replica // gcd(replica, gpus_per_node)
         nodes_work = offer([multiple * k for k in range(1, 2 + nodes // multiple)], nodes, "nodes")
-        return Fault("parallel", f"{shape} = {replica} does not divide the GPUs ({have}); {works}, and {nodes_work}")
+        works = works if rest else f"{works}, and {nodes_work}"
+        return Fault("parallel", f"{shape} = {replica} does not divide the GPUs ({have}); {works}")
     if replica * dp == gpus:
         return None
     if gpus % replica == 0:

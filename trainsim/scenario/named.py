@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainsim.contracts.allocation import Allocation
 from trainsim.documents.catalogue import Catalogue, Spec, exists
 from trainsim.documents.document import canonical
 from trainsim.documents.origin import Origin, key_of
@@ -24,6 +23,7 @@ from trainsim.models.transformer import SIZES, Transformer
 from trainsim.optimizers import OPTIMIZERS, Optimizer, load_optimizer
 from trainsim.scenario.checks import Fault, node_count
 from trainsim.scenario.context import Context
+from trainsim.scenario.placement import written_placement
 from trainsim.scenario.schema import ScenarioSpec
 from trainsim.schedules.lookup import is_file, order_in
 from trainsim.units import format_bandwidth
@@ -84,30 +84,15 @@ def find_cluster(context: Context) -> Cluster:
     return cluster
 
 
-def find_allocation(context: Context, cluster: Cluster) -> Allocation:
-    """The GPUs of *cluster* that the job has. Raises ScenarioError for nodes that are not there."""
-    nodes, key = context.spec.cluster.on_nodes, "cluster.on_nodes"
-    if nodes is None:
-        return Allocation()
-    missing = [node for node in nodes if node >= cluster.nodes]
-    if not nodes:
-        context.require(Fault(key, "names no node; write for example [0, 1], or leave it out"), ScenarioError)
-    if missing:
-        have = f"the nodes are 0 to {cluster.nodes - 1}" if cluster.nodes > 1 else "the only node is 0"
-        context.require(Fault(key, f"there is no node {missing[0]}; {have}"), ScenarioError)
-    if len(set(nodes)) < len(nodes):
-        context.require(Fault(key, f"{list(nodes)} names a node twice"), ScenarioError)
-    return Allocation.of_nodes(nodes, cluster.gpus_per_node)
-
-
 def _changes(context: Context) -> Changes:
     """What the scenario says of the machine beside its topology."""
     spec = context.spec.cluster
     values = dict(spec.model_extra or {})
     for key, value in values.items():
         if key not in OVERRIDES:
-            near = nearest(key, OVERRIDES)
-            hint = f"did you mean {near!r}?" if near else f"known here: topology, {', '.join(OVERRIDES)}"
+            known = dict.fromkeys((*type(spec).model_fields, *OVERRIDES))
+            near = nearest(key, known)
+            hint = f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
             context.require(Fault(f"cluster.{key}", f"unknown key; {hint}"), ScenarioError)
         for inner in value if isinstance(value, dict) else ():
             if not isinstance(inner, str):
@@ -209,6 +194,11 @@ def _said(spec: ScenarioSpec, origin: Origin) -> tuple[dict[str, Any], bool]:
                 place[name] = catalogue.written(_bare(place[name]), origin=origin.part(key_of(key)))
             except TrainsimError:
                 unread = True
+    try:
+        if (hosts := written_placement(spec.cluster, origin.folder)) is not None:
+            values["cluster"]["placement"] = list(hosts)
+    except TrainsimError:
+        unread = True
     schedule = spec.pipeline.schedule
     if schedule and is_file(schedule):
         try:

@@ -13,6 +13,7 @@ from trainsim.errors import NotBuilt, ScenarioError
 from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
+from trainsim.scenario.placement import placed_nodes
 from trainsim.scenario.what_if_section import SlowSpec
 
 Ints = npt.NDArray[np.int64]
@@ -50,11 +51,12 @@ def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster, allocati
         _inside(context, f"{key}.node", slow.node, cluster.nodes, "node")
         first = slow.node * cluster.gpus_per_node
         gpus = np.arange(first, first + cluster.gpus_per_node)
-        return Slow(factor=factor, ranks=_ranks(context, f"{key}.node", gpus, allocation, f"node {slow.node}"))
+        ranks = _ranks(context, f"{key}.node", gpus, f"node {slow.node}", cluster=cluster, allocation=allocation)
+        return Slow(factor=factor, ranks=ranks)
     number = slow.rank if slow.rank is not None else slow.gpu
     if isinstance(slow.gpu, str):
         gpu = np.array([_gpu(context, f"{key}.gpu", slow.gpu, cluster)])
-        (number,) = _ranks(context, f"{key}.gpu", gpu, allocation, slow.gpu)
+        (number,) = _ranks(context, f"{key}.gpu", gpu, slow.gpu, cluster=cluster, allocation=allocation)
     if isinstance(number, int):
         named = f"{key}.{'gpu' if slow.rank is None else 'rank'}"
         _inside(context, named, number, allocation.ranks(cluster.ranks), "rank")
@@ -77,11 +79,13 @@ def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
     return node * per_node + gpu
 
 
-def _ranks(context: Context, key: str, gpus: Ints, allocation: Allocation, what: str) -> tuple[int, ...]:
+def _ranks(
+    context: Context, key: str, gpus: Ints, what: str, *, cluster: Cluster, allocation: Allocation
+) -> tuple[int, ...]:
     """The ranks on some *gpus*, which are called *what*; refused where the job has none there."""
     ranks = tuple(rank for rank in allocation.rank_of(gpus).tolist() if rank >= 0)
     if not ranks:
-        nodes = list(context.spec.cluster.on_nodes or ())
+        nodes = sorted(placed_nodes(allocation, cluster))
         context.require(Fault(key, f"the job does not run on {what}; it has the nodes {nodes}"), ScenarioError)
     return ranks
 

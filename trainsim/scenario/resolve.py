@@ -20,10 +20,11 @@ from trainsim.scenario.frozen_rules import check_frozen
 from trainsim.scenario.jitter import find_jitter
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.modes import check_modes, with_graphs
-from trainsim.scenario.named import find_allocation, find_cluster, find_framework, find_model, schedule_path
+from trainsim.scenario.named import find_cluster, find_framework, find_model, schedule_path
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.pace import with_pace
 from trainsim.scenario.perturbations import perturbations
+from trainsim.scenario.placement import find_allocation
 from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
@@ -132,7 +133,7 @@ def _parallel(context: Context, model: Transformer, framework: Framework, *, gpu
             pp=spec.pp,
             cp=spec.cp,
             dp=spec.dp,
-            nodes=gpus // gpus_per_node,
+            gpus=gpus,
             gpus_per_node=gpus_per_node,
         )
     )

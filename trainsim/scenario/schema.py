@@ -52,6 +52,28 @@ Named = Annotated[
 """A name of the catalogue, the path of a file, or a mapping with a ``base``."""
 
 
+def _nodes_kind(value: object) -> str:
+    return "<list>" if isinstance(value, list | tuple) else "<number>"
+
+
+def _placement_kind(value: object) -> str | None:
+    return "<list>" if isinstance(value, list | tuple) else _name_or_mapping(value)
+
+
+Nodes = Annotated[tuple[NotNegative, ...], BeforeValidator(as_tuple)]
+NodesOrNumber = Annotated[
+    Annotated[Degree, Tag("<number>")] | Annotated[Nodes, Tag("<list>")], Discriminator(_nodes_kind)
+]
+"""Numbers of nodes, or how many."""
+PlacementRule = Annotated[
+    Annotated[str, Tag("<name>")]
+    | Annotated[dict[str, NotNegative], Tag("<mapping>")]
+    | Annotated[tuple[str, ...], BeforeValidator(as_tuple), Tag("<list>")],
+    Discriminator(_placement_kind),
+]
+"""The name of a placement or the path of a host list; a placement with its seed; or the lines of a host list."""
+
+
 class ClusterSpec(ScenarioSection):
     """A topology, how many nodes of it or how many GPUs in all, and on which nodes the job runs; every other key
     overrides a field of the topology file."""
@@ -61,7 +83,9 @@ class ClusterSpec(ScenarioSection):
     topology: Named
     nodes: Degree | None = None
     gpus: Degree | None = None
-    on_nodes: Annotated[tuple[NotNegative, ...] | None, BeforeValidator(as_tuple)] = None
+    on_nodes: NodesOrNumber | None = None
+    not_on_nodes: Nodes | None = None
+    placement: PlacementRule | None = None
 
 
 Layout = Annotated[

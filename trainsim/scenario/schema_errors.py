@@ -15,7 +15,7 @@ from trainsim.scenario.schema import ScenarioSpec
 from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
 
 MOST_SHOWN = 8
-TAGS = ("<name>", "<mapping>", "<list>")
+TAGS = ("<name>", "<mapping>", "<list>", "<number>")
 """Names of the schema for the forms that a value may have; no keys."""
 _WANTED = {
     "int": "a whole number",
@@ -71,7 +71,7 @@ def _what(details: ErrorDetails, key: Key) -> str:
     if kind == "value_error":
         return str(context.get("error", details["msg"]))
     if kind == "union_tag_not_found":
-        return "wants a name or a mapping" if "layout" not in key else "wants a list of layers per virtual stage"
+        return _FORMS.get(str(key[-1]), "wants a name or a mapping")
     if kind in ("finite_number", "int_parsing_size"):
         return "is not a number that makes sense here"
     wanted = _WANTED.get(kind.split("_")[0])
@@ -80,6 +80,10 @@ def _what(details: ErrorDetails, key: Key) -> str:
     return f"wants {wanted}" if wanted else details["msg"]
 
 
+_FORMS = {
+    "layout": "wants a list of layers per virtual stage",
+    "placement": "wants packed, spread, random, {random: 7}, the path of a host list, or its lines",
+}
 _EXAMPLES = {
     "model": "; add for example `model: llama-3-8b`",
     "cluster": "; add for example `cluster: {topology: dgx_h100, nodes: 1}`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from trainsim.contracts.job import Jitter, Job, Training
 from trainsim.scenario.context import Context
 from trainsim.scenario.gradients import gradient_dtype
 from trainsim.scenario.named import written_names
+from trainsim.scenario.placement import written_placement
 from trainsim.scenario.schema import ClusterSpec, SimulationSpec
 from trainsim.scenario.sharding_section import ShardingSpec
 
@@ -26,7 +28,7 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
         "name": job.name,
         "framework": names["framework"],
         "model": job.model.to_dict(),
-        "cluster": {**_cluster(spec.cluster, job), **_within("cluster", names)},
+        "cluster": {**_cluster(spec.cluster, job, context.origin.folder), **_within("cluster", names)},
         "parallel": _section(spec.parallel, job.parallel),
         "pipeline": _section(spec.pipeline, job.pipeline),
         "sharding": _sharding(spec.sharding, job),
@@ -38,9 +40,11 @@ def written_out(context: Context, job: Job) -> dict[str, Any]:
     }
 
 
-def _cluster(spec: ClusterSpec, job: Job) -> dict[str, Any]:
+def _cluster(spec: ClusterSpec, job: Job, folder: Path) -> dict[str, Any]:
     """The machine with its nodes; GPUs in all are written as nodes and the GPUs of each."""
     values = spec.model_dump(exclude_none=True, exclude={"gpus"})
+    if (hosts := written_placement(spec, folder)) is not None:
+        values["placement"] = list(hosts)
     part = {} if spec.gpus is None else {"gpus_per_node": job.cluster.gpus_per_node}
     return {**values, **part, "nodes": job.cluster.nodes}
 

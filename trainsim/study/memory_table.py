@@ -22,8 +22,8 @@ from trainsim.study.trial import Change, Measures, Outcome, Trial, measures
 
 WITHOUT_NVLINK, WITH_NVLINK = "pcie_box", "dgx_h100"
 """Machines for cards that no shipped topology has."""
-COUNTS = ("nodes", "gpus", "on_nodes")
-"""Keys of a cluster that say how many GPUs: the table does."""
+COUNTS = ("nodes", "gpus", "on_nodes", "not_on_nodes", "placement")
+"""Keys of a cluster that say how many GPUs, and which: the table does."""
 USUAL: Mapping[str, Any] = {
     "framework": "transformers",
     "sharding": {"strategy": "ddp"},

@@ -17,7 +17,8 @@ from trainsim.study.ways.kept_batch import keeping_batch
 @way("more nodes", MEMORY)
 def more_nodes(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Twice the nodes."""
-    if scenario.spec.cluster.on_nodes:  # which others are free is not known
+    cluster = scenario.spec.cluster
+    if cluster.on_nodes or cluster.not_on_nodes or cluster.placement:  # which others are free is not known
         return
     twice = 2 * job.cluster.nodes
     size = _size(scenario, twice, job.cluster.gpus_per_node)
