@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.test_cli import status
 from trainsim.contracts.job import Jitter
 from trainsim.costs.spread import STREAMS, drawn, gpu_spread
 from trainsim.errors import NotBuilt, ScenarioError
+from trainsim.fold import fold, prune
 from trainsim.program.jitter import kept_of_links, slow_gpus
 from trainsim.program.lower import lower
+from trainsim.report.long_runs import long_by_jitter
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
 
@@ -155,3 +159,56 @@ def test_stragglers_are_what_is_drawn() -> None:
 def test_what_is_no_deviation_is_told_what_would_be(value: object) -> None:
     with pytest.raises(ScenarioError, match=r"wants a number, such as 0\.015, or a mapping of gpu, network, kernel"):
         scenario(jitter=value)
+
+
+def large(**simulation: Any) -> Scenario:
+    return scenario(nodes=128, gpus=8, pp=2, tp=8, batch=512, detail="block", **simulation)
+
+
+def test_many_gpus_that_draw_are_told_of_before_they_run() -> None:
+    job = large(jitter=0.015, seed=3).resolve()
+    told = long_by_jitter(job)
+    assert told is not None
+    paces = slow_gpus(job)
+    assert "1,024 of 1,024 GPUs are simulated one by one" in told
+    assert len(np.unique(paces)) == 1024
+    assert f"rank: {int(paces.argmax())}, factor: {paces.max():.4f}" in told
+    assert "cluster.nodes" in told
+    links = long_by_jitter(large(jitter={"network": 0.1}).resolve())
+    assert links is not None
+    assert "links draw differently" in links
+    assert "slowest GPU" not in links
+    for short in (large(), large(jitter=0), scenario(jitter=0.015)):
+        assert long_by_jitter(short.resolve()) is None
+
+
+def test_every_gpu_that_draws_is_a_class_of_its_own() -> None:
+    system = prune(lower(scenario(nodes=4, gpus=8, tp=4, pp=2, jitter=0.015).resolve()).system)
+    assert fold(system).classes == 32
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("pp", "tp"), [(1, 1), (1, 4), (4, 2)])
+def test_the_slowest_gpu_alone_makes_nearly_the_same_step(pp: int, tp: int, seed: int) -> None:
+    keys: dict[str, Any] = {"nodes": 4, "gpus": 8, "pp": pp, "tp": tp, "batch": 256, "detail": "block"}
+    drawn_run = scenario(**keys, jitter=0.015, seed=seed)
+    paces = slow_gpus(drawn_run.resolve())
+    slow = {"rank": int(paces.argmax()), "factor": float(paces.max())}
+    alone = scenario(**keys, jitter=0).replace({"what_if": [{"slow": slow}]})
+    assert alone.run().step_time == pytest.approx(drawn_run.run().step_time, rel=0.012)
+
+
+def test_commands_say_it_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "many.yaml").write_text(large(jitter=0.015).to_yaml())
+    monkeypatch.chdir(tmp_path)
+
+    def stopped(*words: Any) -> Any:
+        assert "1,024 of 1,024 GPUs" in capsys.readouterr().err
+        raise ScenarioError("told before")
+
+    monkeypatch.setattr(Scenario, "run", stopped)
+    assert status("run", "many.yaml", "--no-files", "--json") == 2
+    assert status("explain", "many.yaml", "--workers", "1") == 2
+    assert status("sweep", "many.yaml", "--grid", "training.micro_batch=1,2", "--workers", "1") == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainsim.cli.options import Backend, Json, Names, Sets, StoreFile, Workers
-from trainsim.cli.reading import load
+from trainsim.cli.reading import load, tell_if_long
 from trainsim.cli.writing import print_json, render
 
 
@@ -18,7 +18,9 @@ def explain(
     """Where a step loses time, and which change would save most."""
     from trainsim.study.explain import explain as explained
 
-    explanation = explained(load(scenario, changes), workers=workers, backend=backend, store=store)
+    base = load(scenario, changes)
+    tell_if_long(base)
+    explanation = explained(base, workers=workers, backend=backend, store=store)
     if as_json:
         print_json(explanation.to_dict())
     else:

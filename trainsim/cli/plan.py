@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.options import Backend, Json, Names, Price, Sets, StoreFile, Tokens, Workers, command
-from trainsim.cli.reading import check_cost, grids_of, load, with_cost
+from trainsim.cli.reading import check_cost, grids_of, load, tell_if_long, with_cost
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError
 
@@ -70,6 +70,7 @@ def plan(
     values = grids_of(grid)
     base = load(scenario, with_cost(changes, tokens, price), tried=values)
     check_cost(base, price)
+    tell_if_long(base)
     runner = Runner(keep=planned, workers=workers, backend=backend, store=store)
     question = Question(objective=objective, grid=values, keep=keep, top=top, runner=runner)
     if days is not None or max_gpus is not None:

@@ -53,6 +53,23 @@ def data_of(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(imported.scenario)
 
 
+def tell_if_long(base: Scenario) -> bool:
+    """Say on standard error, before it is run, that *base* will take long; whether there was anything to say.
+
+    A scenario that cannot be run is no matter of this.
+    """
+    from trainsim.errors import TrainsimError
+    from trainsim.report.long_runs import long_by_jitter
+
+    try:
+        line = long_by_jitter(base.resolve())
+    except TrainsimError:
+        return False
+    if line:
+        print(line, file=sys.stderr, flush=True)
+    return line is not None
+
+
 def changes_of(texts: Iterable[str]) -> dict[str, Any]:
     """Paths and values of several ``--set``. Raises ScenarioError for one that a later one would undo."""
     from trainsim.scenario.changes import is_within

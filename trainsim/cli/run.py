@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.options import Json, Names, Price, Sets, Tokens, command
-from trainsim.cli.reading import check_cost, load, with_cost, words
+from trainsim.cli.reading import check_cost, load, tell_if_long, with_cost, words
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError, UnknownName
 
@@ -92,8 +92,8 @@ def _printed(base: Scenario, scenario: Sequence[str], changes: Sequence[str], *,
 
     if not as_json:
         render(resolved_section(base.resolved))
-    job = base.resolve()
-    with working(base.name, lambda: why_long(job)) as phase:
+    job, told = base.resolve(), tell_if_long(base)
+    with working(base.name, None if told else lambda: why_long(job)) as phase:
         result = base.run(phase)
         phase("summing up")
         answer = result.to_dict() if as_json else summary(result)

@@ -11,7 +11,7 @@ import typer
 
 from trainsim.cli.design_options import Grids, PointsFile, Ranges, Samples, Seed, Wheres, Zips, design_of
 from trainsim.cli.options import Backend, Json, Names, Price, Sets, StoreFile, Tokens, Workers, command
-from trainsim.cli.reading import check_cost, load, with_cost
+from trainsim.cli.reading import check_cost, load, tell_if_long, with_cost
 from trainsim.cli.writing import (
     folder_for,
     keep_apart,
@@ -71,6 +71,7 @@ def sweep(
     check_cost(base, price, tried=design.axes)
     try_first({"--csv": (csv, try_writing), "--parquet": (parquet, try_parquet)}, read=[*scenario, points, store])
     pictures = _pictures(plot, read=[*scenario, points, store]) if plot else {}
+    tell_if_long(base)
     swept = run_design(base, design, where=where, workers=workers, backend=backend, store=store)
     if store:
         print(f"{swept.found:,} of {len(swept.outcomes):,} points were in {store}", file=sys.stderr)

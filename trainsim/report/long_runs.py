@@ -1,13 +1,40 @@
-"""What makes a run long, and what would make it shorter: a line for those who have been waiting."""
+"""What makes a run long, and what would make it shorter: a line for those who wait, or before they do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from trainsim.contracts.job import Job
+from trainsim.program.jitter import slow_gpus
 
 MANY = 64
 """Microbatches from which on fewer would show the same."""
+
+MANY_ALONE = 512
+"""GPUs that are simulated one by one from which on it is said before they are."""
+
+
+def long_by_jitter(job: Job) -> str | None:
+    """One line, before it begins, about a run that will be long since its GPUs draw differently; None for others. How
+    long is known then: every GPU is a class of its own."""
+    ranks = job.parallel.ranks
+    if not job.jitter.any or ranks < MANY_ALONE:
+        return None
+    drawn = "links draw" if not (job.jitter.gpu or job.jitter.kernel) else "GPUs draw"
+    classes = f"{'up to ' if drawn == 'links draw' else ''}{ranks:,} of {ranks:,} GPUs are simulated one by one"
+    ways = [*_slowest_alone(job), *(["fewer replicas (cluster.nodes)"] if job.parallel.dp > 1 else []), *_ways(job)]
+    return f"This will take long: {drawn} differently (simulation.jitter), so {classes}. Quicker: {'; '.join(ways)}."
+
+
+def _slowest_alone(job: Job) -> Iterator[str]:
+    """The slowest GPU of the draw, which those that wait for it nearly go at the pace of."""
+    if job.jitter.gpu and not (job.jitter.network or job.jitter.kernel) and job.fold:
+        paces = slow_gpus(job)
+        rank = int(np.argmax(paces))
+        slow = f"{{slow: {{rank: {rank}, factor: {paces[rank]:.4f}}}}}"
+        yield f"the slowest GPU alone, about as long a step: simulation.jitter: 0, and in what_if - {slow}"
 
 
 def why_long(job: Job) -> str:
