@@ -162,3 +162,68 @@ def test_what_cannot_be_run_is_told_beside_what_can():
     assert "tp=3" in text
     with pytest.raises(ScenarioError, match="none could be run"):
         compare([scenario().replace({"parallel.tp": n}) for n in (3, 5)])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+GRID = ["--grid", "pipeline.schedule=1f1b,zb-h1,zb-v"]
+
+
+@pytest.mark.parametrize("options", [("--store", "a.sqlite"), ("--workers", "2"), ("--backend", "serial")])
+def test_stored_runs_and_those_of_processes_give_the_same_words(options, here, capsys):
+    assert status("compare", "small.yaml", *GRID, "--json") == 0
+    plain = capsys.readouterr().out
+    for count in (0, 3):
+        assert status("compare", "small.yaml", *GRID, "--json", *options) == 0
+        out, err = capsys.readouterr()
+        assert out == plain
+        assert ("store" not in options[0]) or f"{count} of 3 runs were in a.sqlite" in err
+    shown = []
+    for words in ([], options):
+        assert status("compare", "small.yaml", *GRID, *words) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+
+
+def test_names_are_those_of_who_asks_not_of_who_stored(here):
+    base = ts.Scenario.load("small.yaml")
+    runs = [base.replace({"name": "mine", "training.global_batch": batch}) for batch in (16, 32)]
+    compare(runs, store="a.sqlite")
+    yours = [run.replace({"name": f"yours {k}"}) for k, run in enumerate(runs)]
+    stored, plain = compare(yours, store="a.sqlite"), compare(yours)
+    assert stored.found == 2
+    assert stored.names == ("yours 0", "yours 1")
+    assert stored.to_dict() == plain.to_dict()
+    assert plain.differences[0].changes == (plain[1] - plain[0]).changes
+
+
+def test_results_and_scenarios_mix_with_a_store_too(some, here):
+    mixed = compare([some[0], "small.yaml"], store="a.sqlite")
+    assert mixed.columns[0].step_time == some[0].step_time
+    assert mixed.columns[1].step_time == ts.Scenario.load("small.yaml").run().step_time
+
+
+def test_numbers_alone_have_no_charts(here, capsys):
+    runs = compare(["small.yaml", "small.yaml"], workers=1)
+    assert len(runs) == 2
+    assert "Side by side" in runs._repr_html_()
+    for use in (runs.gantt, lambda: runs[0], lambda: list(runs)):
+        with pytest.raises(ScenarioError, match="numbers only"):
+            use()
+    assert status("compare", "small.yaml", *GRID, "--out", "a.svg", "--store", "a.sqlite") == 2
+    assert "--store a.sqlite gives numbers only; leave out one of the two" in capsys.readouterr().err
+    assert not Path("a.sqlite").exists()
+
+
+def test_what_cannot_be_run_is_told_from_a_store_too(here):
+    bad = ts.Scenario.load("small.yaml").replace({"parallel.tp": 7})
+    for found in (0, 2):
+        runs = compare(["small.yaml", bad], store="a.sqlite")
+        assert (runs.found, len(runs), len(runs.refused)) == (found, 1, 1)
+    with pytest.raises(ScenarioError, match="none could be run"):
+        compare([bad, bad], store="a.sqlite")

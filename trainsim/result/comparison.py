@@ -115,7 +115,35 @@ class Comparison:
         return card([comparison(self)])
 
 
-def compare(before: Result, after: Result) -> Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparableStep:
+    """What a comparison takes of a run: seconds, bytes, parts of 1, and the scenario as it is ``stated``."""
+
+    name: str
+    step_time: float
+    breakdown: dict[str, float]
+    waiting: dict[str, float]
+    memory_peak: float
+    bubble_fraction: float
+    mfu: float
+    stated: dict[str, Any]
+
+
+def comparable(result: Result) -> ComparableStep:
+    """What a comparison takes of *result*."""
+    return ComparableStep(
+        name=result.name,
+        step_time=result.step_time,
+        breakdown=dict(result.breakdown),
+        waiting=dict(result.waiting),
+        memory_peak=result.memory.peak,
+        bubble_fraction=result.bubble.fraction,
+        mfu=result.mfu,
+        stated=stated(result.scenario),
+    )
+
+
+def compare(before: ComparableStep, after: ComparableStep) -> Comparison:
     """What changes from *before* to *after*."""
     return Comparison(
         before=before.name,
@@ -124,19 +152,19 @@ def compare(before: Result, after: Result) -> Comparison:
         step_after=after.step_time,
         breakdown={part: after.breakdown[part] - value for part, value in before.breakdown.items()},
         waiting={part: after.waiting[part] - value for part, value in before.waiting.items()},
-        memory_before=before.memory.peak,
-        memory_after=after.memory.peak,
-        bubble_before=before.bubble.fraction,
-        bubble_after=after.bubble.fraction,
+        memory_before=before.memory_peak,
+        memory_after=after.memory_peak,
+        bubble_before=before.bubble_fraction,
+        bubble_after=after.bubble_fraction,
         mfu_before=before.mfu,
         mfu_after=after.mfu,
-        changes=differences(stated(before), stated(after)),
+        changes=differences(before.stated, after.stated),
     )
 
 
-def stated(result: Result) -> dict[str, Any]:
-    """The scenario without the remarks on what was derived from what."""
-    return {section: value for section, value in result.scenario.items() if section != "derived"}
+def stated(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """A *resolved* scenario without the remarks on what was derived from what."""
+    return {section: value for section, value in resolved.items() if section != "derived"}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:

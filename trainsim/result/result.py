@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainsim.analysis.analysis import Analysis
 from trainsim.errors import InvalidPlan
 from trainsim.report.serial import result_dict
-from trainsim.result.comparison import Comparison, compare
+from trainsim.result.comparison import Comparison, comparable, compare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ class Result(Analysis):
 
     def __sub__(self, other: Result) -> Comparison:
         """How much this run differs from *other*, and from where."""
-        return compare(other, self)
+        return compare(comparable(other), comparable(self))
 
     def __repr__(self) -> str:
         return (

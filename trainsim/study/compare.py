@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from trainsim.analysis.passes import in_flight, tasks_of
 from trainsim.errors import ScenarioError
-from trainsim.result.comparison import Comparison, differences, stated
+from trainsim.result.comparison import ComparableStep, Comparison, comparable, differences, stated
+from trainsim.result.comparison import compare as difference
 from trainsim.result.result import Result
 from trainsim.scenario.scenario import Scenario
-from trainsim.study.runner import Runner
+from trainsim.study.runner import Runner, Running
+from trainsim.study.store import AnswerStore
 from trainsim.study.trial import Outcome, Trial, as_scenario
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
     from rich.console import RenderableType
+
+T = TypeVar("T")
 
 LABELS = 3
 """Fields that tell runs of one name apart."""
@@ -62,34 +66,60 @@ class ComparedRun:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """What a comparison keeps of a run: its ``numbers``, and the ``step`` that others differ from."""
+
+    numbers: ComparedRun
+    step: ComparableStep
+
+    def of(self, trial: Trial) -> KeptRun:
+        """The same of *trial*: what is stored says nothing of names."""
+        scenario = trial.scenario()
+        says = {} if trial.job_change else stated(scenario.resolved)
+        return replace(self, step=replace(self.step, name=scenario.name, stated=says))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SideBySide:
-    """Runs in the order given; ``names`` tell them apart. ``refused`` are those that could not be run."""
+    """Runs in the order given; ``names`` tell them apart. ``refused`` are those that could not be run, ``found`` counts
+    those that were in a store. ``results`` are empty where only numbers came back, from a store or from processes."""
 
-    results: tuple[Result, ...]
+    runs: tuple[KeptRun, ...]
     names: tuple[str, ...]
-    refused: tuple[Outcome[Result], ...] = ()
+    results: tuple[Result, ...] = ()
+    refused: tuple[Outcome[Any], ...] = ()
     interrupted: bool = False
+    found: int = 0
 
     def __len__(self) -> int:
-        return len(self.results)
+        return len(self.runs)
 
     def __iter__(self) -> Iterator[Result]:
-        return iter(self.results)
+        return iter(self._whole)
 
     def __getitem__(self, number: int) -> Result:
-        return self.results[number]
+        return self._whole[number]
+
+    @property
+    def _whole(self) -> tuple[Result, ...]:
+        if not self.results:
+            raise ScenarioError(
+                "these runs are numbers only, from a store or from processes; compare without store, backend and "
+                "workers for charts and results"
+            )
+        return self.results
 
     @cached_property
     def columns(self) -> tuple[ComparedRun, ...]:
         """Each run in numbers."""
-        return tuple(_compared(name, result) for name, result in zip(self.names, self.results, strict=True))
+        return tuple(replace(run.numbers, name=name) for name, run in zip(self.names, self.runs, strict=True))
 
     @cached_property
     def differences(self) -> tuple[Comparison, ...]:
         """Every run but the first against the first."""
-        first, *others = zip(self.names, self.results, strict=True)
-        return tuple(replace(two - first[1], before=first[0], after=name) for name, two in others)
+        first, *others = (replace(run.step, name=name) for name, run in zip(self.names, self.runs, strict=True))
+        return tuple(difference(first, other) for other in others)
 
     @property
     def table(self) -> DataFrame:
@@ -99,10 +129,11 @@ class SideBySide:
         return DataFrame([column.to_dict() for column in self.columns])
 
     def gantt(self, window: tuple[float, float] | None = None) -> Figure:
-        """The Gantt charts above each other on one time axis, as a matplotlib figure; *window* in seconds zooms in."""
+        """The Gantt charts above each other on one time axis, as a matplotlib figure; *window* in seconds zooms in.
+        Raises ScenarioError where there are numbers only."""
         from trainsim.report.stack import stacked
 
-        return stacked(self.results, self.names, window=window)
+        return stacked(self._whole, self.names, window=window)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with stable keys: ``runs``, ``differences`` of each later run from the first, and ``refused``."""
@@ -129,28 +160,67 @@ class SideBySide:
         from trainsim.report.sections.gantt_chart import drawn, png_of
         from trainsim.tables.page import card
 
-        return card([*side_by_side(self), drawn(png_of(self.gantt()))])
+        return card([*side_by_side(self), *([drawn(png_of(self.gantt()))] if self.results else [])])
 
 
-def compare(runs: Iterable[Scenario | Result | Trial | str | Path], *, progress: bool | None = None) -> SideBySide:
+def compare(
+    runs: Iterable[Scenario | Result | Trial | str | Path],
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    backend: str | None = None,
+    store: AnswerStore | str | Path | None = None,
+) -> SideBySide:
     """Run what has not been run yet (scenarios, their files or names) and put it side by side.
 
-    What cannot be run is told with its reason. ``progress`` shows a bar on standard error (None: where somebody looks).
-    Raises ScenarioError for fewer than two, and if none can be run.
+    What cannot be run is told with its reason. ``workers``, ``progress``, ``backend`` and ``store`` are those of
+    ``Runner``. With any but ``progress`` only numbers come back and no charts: whole results are too large to be stored
+    or to travel between processes. Raises ScenarioError for fewer than two, and if none can be run.
     """
     given = list(runs) if not isinstance(runs, str | Path) else [runs]
     if len(given) < 2:
         raise ScenarioError(f"{len(given)} to compare: wants two or more scenarios or results")
     trials = {k: _trial(run) for k, run in enumerate(given) if not isinstance(run, Result)}
-    runner = Runner(keep=whole, workers=1, progress=progress)  # results are too large to travel between processes
+    running = Running(workers=workers, progress=progress, backend=backend, store=store)
+    if (workers, backend, store) == (None, None, None):
+        ran = _run(trials, Runner(keep=whole, workers=1, progress=progress))
+        every = {**{k: run for k, run in enumerate(given) if isinstance(run, Result)}, **ran.values}
+        results = tuple(every[k] for k in sorted(every))
+        return _side_by_side([_of(result) for result in results], ran, results)
+    numbers = _run(trials, Runner(keep=kept_of, **running))
+    kept = {k: value.of(trials[k]) for k, value in numbers.values.items()}
+    kept |= {k: _of(run) for k, run in enumerate(given) if isinstance(run, Result)}
+    return _side_by_side([kept[k] for k in sorted(kept)], numbers)
+
+
+class _Ran(NamedTuple, Generic[T]):
+    """What came of the runs that were asked for, by their place among all."""
+
+    values: dict[int, T]
+    refused: tuple[Outcome[T], ...]
+    interrupted: bool
+    found: int
+
+
+def _run(trials: Mapping[int, Trial], runner: Runner[T]) -> _Ran[T]:
     outcomes = dict(zip(trials, runner.run(trials.values(), "compare"), strict=True))
-    every = [run if isinstance(run, Result) else outcomes[k].value for k, run in enumerate(given)]
-    results = tuple(result for result in every if result is not None)
+    values = {k: outcome.value for k, outcome in outcomes.items() if outcome.value is not None}
     refused = tuple(outcome for outcome in outcomes.values() if outcome.failure)
-    if not results:
-        reasons = [outcome.failure.message for outcome in refused if outcome.failure]
+    return _Ran(values, refused, runner.interrupted, runner.found)
+
+
+def _side_by_side(kept: Sequence[KeptRun], ran: _Ran[Any], results: tuple[Result, ...] = ()) -> SideBySide:
+    if not kept:
+        reasons = [outcome.failure.message for outcome in ran.refused if outcome.failure]
         raise ScenarioError(f"none could be run; the first one: {reasons[0]}")
-    return SideBySide(results=results, names=_names(results), refused=refused, interrupted=runner.interrupted)
+    return SideBySide(
+        runs=tuple(kept),
+        names=_names([run.step for run in kept]),
+        results=results,
+        refused=ran.refused,
+        interrupted=ran.interrupted,
+        found=ran.found,
+    )
 
 
 def whole(result: Result) -> Result:
@@ -166,12 +236,21 @@ def _trial(run: Scenario | Result | Trial | str | Path) -> Trial:
     return Trial(base=scenario, name=scenario.name)
 
 
-def _compared(name: str, result: Result) -> ComparedRun:
+def kept_of(result: Result) -> KeptRun:
+    """What is stored of a result: nothing that depends on what things are called."""
+    return KeptRun(numbers=_numbers(result), step=replace(comparable(result), name="", stated={}))
+
+
+def _of(result: Result) -> KeptRun:
+    return KeptRun(numbers=_numbers(result), step=comparable(result))
+
+
+def _numbers(result: Result) -> ComparedRun:
     bubble, lanes, memory = result.bubble, result.lanes, result.memory
     stages = memory.per_stage
     held = [in_flight(tasks_of(lanes, int(lanes.trace.rank_class[stage.rank]))) for stage in stages]
     return ComparedRun(
-        name=name,
+        name="",
         schedule=result.job.pipeline.schedule,
         step_time=result.step_time,
         period=result.period,
@@ -190,13 +269,12 @@ def _compared(name: str, result: Result) -> ComparedRun:
     )
 
 
-def _names(results: tuple[Result, ...]) -> tuple[str, ...]:
+def _names(runs: Sequence[ComparableStep]) -> tuple[str, ...]:
     """What tells the runs apart: their names, or else the fields of their scenarios that differ."""
-    names = [result.name for result in results]
+    names = [run.name for run in runs]
     if len(set(names)) == len(names):
         return tuple(names)
-    every = [stated(result) for result in results]
-    first, *others = every
+    first, *others = every = [run.stated for run in runs]
     differing = (path for other in others for path in differences(first, other))
     paths = dict.fromkeys(path for path in differing if path != "pipeline.layout")
     labels = [", ".join(filter(None, (_label(data, path) for path in list(paths)[:LABELS]))) for data in every]
