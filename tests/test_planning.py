@@ -193,7 +193,7 @@ def test_an_interrupt_of_the_bounds_says_nothing_of_what_fits(monkeypatch: pytes
     assert found.nothing == "interrupted before any layout that fits was run"
     told = printed(found)
     assert "were not run yet" in told
-    assert "fits" not in told
+    assert "No layout" not in told
     assert "cannot be the best" not in told
 
 
@@ -299,11 +299,53 @@ def test_no_machine_is_quick_enough() -> None:
         ({"training__tokens": "1B"}, {"days": 0, "most": 64}, "days=0"),
         ({"training__tokens": "1B"}, {"days": float("nan"), "most": 64}, "days=nan"),
         ({"training__tokens": "1B"}, {"days": 30, "most": 3}, "max_gpus=3: wants 4 or more"),
+        ({"training__tokens": "1B"}, {"days": 30, "most": 10**9}, "max_gpus=1000000000: .* 2097152 GPUs at most"),
     ],
 )
 def test_a_size_that_cannot_be_asked_for(changes: dict[str, Any], given: dict[str, Any], words: str) -> None:
     with pytest.raises(TrainsimError, match=words):
         size_for(small(**changes), asked(), **given)
+
+
+@pytest.mark.parametrize("top", [1, 3])
+def test_the_machine_that_is_found_has_as_many_layouts_as_asked_for(scenario_file: Path, top: int) -> None:
+    words = ["plan", str(scenario_file), "--tokens", "1B", "--days", "30", "--max-gpus", "1e1", "--top", str(top)]
+    answer = json.loads(CliRunner().invoke(app, [*words, "--json", *GRID]).stdout)["answer"]
+    assert len(answer["choices"]) == top
+    assert answer["best"] == answer["choices"][0]
+    alone = plan_for(small(training__tokens="1B", cluster__nodes=1), asked(top=top)).to_dict()["choices"]
+    assert [choice["layout"] for choice in answer["choices"]] == [choice["layout"] for choice in alone]
+    told = CliRunner().invoke(app, [*words, *GRID]).output
+    assert ("The best layouts of 4 GPUs" in told) == (top > 1)
+
+
+@pytest.mark.parametrize("gpus", ["64.5", "many", "-8", "1e400"])
+def test_gpus_are_a_whole_number(scenario_file: Path, gpus: str) -> None:
+    done = CliRunner().invoke(app, ["plan", str(scenario_file), "--tokens", "1B", "--days", "1", "--max-gpus", gpus])
+    assert "wants a whole number" in str(done.exception)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_one_job_is_listed_once(nodes: int) -> None:
+    """Where one node has all replicas, HSDP is FSDP by another name; over two nodes it is not."""
+    base = small(framework="pytorch-fsdp2", cluster__nodes=nodes, simulation__detail="block")
+    grid = {"parallel.tp": [1], "parallel.pp": [1], "training.micro_batch": [1], "training.recompute": ["none"]}
+    bounds = [b for root in roots(space_of(base, grid)) for b in bounded(base, root)]
+    assert {b.layout.sharding: b.sharing for b in bounds}["hsdp"] == ("fsdp" if nodes == 1 else "hsdp")
+    found = plan_for(base, Question(grid=grid, runner=serial(), progress=False))
+    listed = {choice.layout.sharding: choice.ran for choice in found.choices}
+    assert ("hsdp" in listed) == (nodes == 2)
+    alone = plan_for(base, Question(grid={**grid, "sharding.strategy": ["hsdp"]}, runner=serial(), progress=False))
+    assert (alone.best.ran == listed["fsdp"]) == (nodes == 1)
+
+
+def test_reasons_that_differ_in_numbers_only_are_one_line() -> None:
+    base = small(model__moe={"experts": 4, "top_k": 2}, simulation__detail="block")
+    grid = {**FEW, "parallel.pp": [1], "parallel.sequence_parallel": [True, False]}
+    found = plan_for(base, asked(grid=grid, top=1))
+    assert len(found.refused) > 1
+    told = " ".join(printed(found).split())
+    assert f"{sum(found.refused.values())} x parallel.sequence_parallel: experts with tp=2 or 4 need it" in told
 
 
 @pytest.mark.parametrize("words", [["--days", "30"], ["--max-gpus", "64"]])
@@ -346,6 +388,11 @@ def test_layouts_say_what_they_are() -> None:
         ({"training.global_batch": [64]}, "64 sequences per step instead of 32"),
         ({"training.sequence_length": [1024]}, "1,024 tokens per sequence instead of 2,048"),
         ({"model.layers": [4]}, "4 layers instead of 8"),
+        ({"training.gradient_accumulation": [2]}, "follows from the sequences per step.*--set training.global_batch"),
+        ({"simulation.detail": ["op", "block"]}, "lists in the scenario's own detail"),
+        ({"simulation.steps": [1, 2]}, "which --set changes"),
+        ({"parallel": [{"tp": 2}]}, "a plan searches parallel.tp, .* in it"),
+        ({"training.recompute.layers": [1, 2]}, "give whole values of that"),
     ],
 )
 def test_values_that_an_axis_cannot_have(grid: dict[str, Any], words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 import traceback
 from io import TextIOWrapper
@@ -16,7 +17,7 @@ from trainsim.cli.commands import app
 from trainsim.cli.run import NO
 from trainsim.errors import TrainsimError
 
-DONE, WRONG_INPUT, BUG, INTERRUPTED = 0, 2, 70, 130
+DONE, WRONG_INPUT, BUG, INTERRUPTED, TERMINATED = 0, 2, 70, 130, 143
 PIPE_CLOSED = 141  # as shells say of a program whose reader went away
 MANY = 500_000
 """Objects that may be made before somebody looks for cycles among them."""
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except TrainsimError as error:
         _stop(str(error), WRONG_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted", INTERRUPTED)
+        _stop(*(("terminated", TERMINATED) if _end.asked else ("interrupted", INTERRUPTED)))
     except BrokenPipeError:  # the reader went away (`| head`): nothing to say, and nowhere to say it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)
@@ -53,6 +54,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _stop("this is a bug in trainsim, not in your scenario; please report the lines above", BUG)
 
 
+class _End:
+    """SIGTERM ends a command as Ctrl-C does: with what is finished by then, and with no process left behind."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+_end = _End()
+
+
 def _collect_seldom() -> None:
     """Leave most objects unvisited by the garbage collector: what a command makes, it needs until its end, and at its
     end the whole memory goes back at once."""
@@ -63,6 +78,7 @@ def _collect_seldom() -> None:
 def _run_app(arguments: list[str] | None) -> int:
     if arguments is None:  # this process is the command
         _collect_seldom()
+        signal.signal(signal.SIGTERM, _end)
     try:
         status = app(args=arguments, prog_name="trainsim", standalone_mode=False)
         if status == INTERRUPTED:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from trainsim.study.planning.answer import Plan
     from trainsim.study.planning.plan import Question
 
-Top = Annotated[int, typer.Option("--top", metavar="N", help="Layouts to list.")]
+Top = Annotated[
+    int | None,
+    typer.Option("--top", metavar="N", help="Layouts to list: default 10; with --days 1, of the size found."),
+]
 Keep = Annotated[
     list[str], typer.Option("--keep", metavar="PATH", help="Leave an axis as it is, such as pipeline.schedule.")
 ]
@@ -35,7 +38,9 @@ Wanted = Annotated[
 Days = Annotated[
     float | None, typer.Option("--days", metavar="D", help="How many GPUs train it in so many days? With --max-gpus.")
 ]
-MaxGpus = Annotated[int | None, typer.Option("--max-gpus", metavar="N", help="GPUs that --days may ask for.")]
+MaxGpus = Annotated[
+    str | None, typer.Option("--max-gpus", metavar="N", help="GPUs that --days may ask for, such as 1024 or 16k.")
+]
 NoFiles = Annotated[bool, typer.Option("--no-files", help="Write nothing.")]
 
 
@@ -44,7 +49,7 @@ def plan(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
     objective: Wanted = "time",
-    top: Top = 10,
+    top: Top = None,
     grid: Values = [],  # noqa: B006
     keep: Keep = [],  # noqa: B006
     days: Days = None,
@@ -63,7 +68,7 @@ def plan(
     Searches tp, pp, dp, cp, ep, micro-batch, schedule, chunks, recomputation and sharding. With --json nothing is
     written unless --out asks for it.
     """
-    from trainsim.study.planning.plan import Question, plan_for
+    from trainsim.study.planning.plan import TOP, Question, plan_for
     from trainsim.study.planning.search import planned
     from trainsim.study.runner import Runner
 
@@ -71,9 +76,11 @@ def plan(
     base = load(scenario, with_cost(changes, tokens, price), tried=values)
     check_cost(base, price)
     tell_if_long(base)
+    sized = days is not None or max_gpus is not None
+    most = top if top is not None else 1 if sized else TOP
     runner = Runner(keep=planned, workers=workers, backend=backend, store=store)
-    question = Question(objective=objective, grid=values, keep=keep, top=top, runner=runner)
-    if days is not None or max_gpus is not None:
+    question = Question(objective=objective, grid=values, keep=keep, top=most, runner=runner)
+    if sized:
         _sized(base, question, days, max_gpus, out, as_json=as_json)
         return
     folder = _chosen(out, _folder(default_folder(base, changes)), writes=not (no_files or as_json), refused=no_files)
@@ -81,6 +88,11 @@ def plan(
     print_json(found.to_dict()) if as_json else render(found)
     if folder and found.choices:
         _write(found, folder, as_json=as_json)
+    _end(found)
+
+
+def _end(found: Plan) -> None:
+    """Tell by the status what came of it."""
     if found.interrupted:
         raise KeyboardInterrupt
     if not found.choices:
@@ -88,7 +100,7 @@ def plan(
 
 
 def _sized(
-    base: Scenario, question: Question, days: float | None, most: int | None, out: Path | None, *, as_json: bool
+    base: Scenario, question: Question, days: float | None, most: str | None, out: Path | None, *, as_json: bool
 ) -> None:
     """How many GPUs are enough."""
     from trainsim.study.planning.sizing import size_for
@@ -98,10 +110,20 @@ def _sized(
         raise ScenarioError(f"--days and --max-gpus ask together how many GPUs are enough; add {missing}")
     if out is not None:
         raise ScenarioError(f"--out {out}: nothing is written with --days, which asks how many GPUs; leave out one")
-    sizing = size_for(base, question, days=days, most=most)
+    sizing = size_for(base, question, days=days, most=_gpus(most))
     print_json(sizing.to_dict()) if as_json else render(sizing)
     if sizing.interrupted:
         raise KeyboardInterrupt
+
+
+def _gpus(words: str) -> int:
+    """A number of GPUs as people write it. Raises ScenarioError for words that are none."""
+    from trainsim.scenario.fields import whole
+
+    try:
+        return int(str(whole(words)))
+    except ValueError as error:
+        raise ScenarioError(f"--max-gpus {words}: {error}") from None
 
 
 def _chosen(out: Path | None, usual: Path, *, writes: bool, refused: bool) -> Path | None:

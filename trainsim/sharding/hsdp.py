@@ -6,7 +6,7 @@ from dataclasses import replace
 from trainsim.contracts.job import Job
 from trainsim.sharding import strategies
 from trainsim.sharding.fsdp import FSDP, hsdp
-from trainsim.sharding.replicas import alone, of_a_node, replicas
+from trainsim.sharding.replicas import alone, of_a_node, one_group, replicas
 from trainsim.sharding.strategy import Derived, Refusal
 from trainsim.sharding.strategy_options import SHARD_SIZE
 
@@ -17,10 +17,15 @@ def refuses(job: Job) -> Iterator[Refusal]:
     yield from alone(job)
 
 
+def amounts_to(job: Job) -> str | None:
+    """FSDP, where one group has all replicas; experts that fewer ranks hold are parameters of their own there only."""
+    return "fsdp" if one_group(job) and not job.model.has_experts else None
+
+
 def notes(job: Job) -> Iterator[Derived]:
     """What FSDP notes, and one group of all replicas."""
     yield from FSDP.notes(job)
-    if SHARD_SIZE.of(job) == replicas(job) > 1:
+    if one_group(job) and replicas(job) > 1:
         yield Derived(SHARD_SIZE.name, replicas(job), "all replicas, so that nothing differs from fsdp")
 
 
@@ -33,6 +38,7 @@ strategies.register("hsdp")(
         saves_more_than=frozenset(),
         options=(*FSDP.options, SHARD_SIZE),
         brings=of_a_node,
+        amounts_to=amounts_to,
         refuses=refuses,
         notes=notes,
     )

@@ -21,6 +21,11 @@ def sharing(job: Job) -> int:
     return SHARD_SIZE.of(job) or replicas(job)
 
 
+def one_group(job: Job) -> bool:
+    """Whether all replicas are in one group of those that share states."""
+    return SHARD_SIZE.of(job) == replicas(job)
+
+
 def within(job: Job, size: int) -> Group:
     """*size* neighbouring replicas, which may be all."""
     return REPLICAS.only(Within(size)) if size != replicas(job) else REPLICAS

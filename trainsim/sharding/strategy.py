@@ -52,6 +52,7 @@ class Strategy:
     * ``updates_in_backward``: a parameter can be updated as soon as its gradient is reduced.
     * ``framework``: the profile whose strategy it is.
     * ``summed_by``: the number of replicas that share the sums of gradients over microbatches.
+    * ``amounts_to``: the strategy from which nothing differs in a job; none where it is one of its own.
     * ``refuses``: what does not go together with it; ``notes``: what is worth saying of a job.
     """
 
@@ -69,6 +70,7 @@ class Strategy:
     updates_in_backward: bool = False
     framework: str = "neutral"
     summed_by: Callable[[Job], int] = lambda job: 1
+    amounts_to: Callable[[Job], str | None] = lambda job: None
     refuses: Callable[[Job], Iterator[Refusal]] = lambda job: iter(())
     notes: Callable[[Job], Iterator[Derived]] = lambda job: iter(())
 

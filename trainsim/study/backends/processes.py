@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from importlib import import_module
+from itertools import islice
 from typing import Any, TypeVar
 
 from trainsim.errors import TrainsimError
 from trainsim.study.attempt import check_code
 from trainsim.study.backends import backends, starts, without_address
-from trainsim.study.batches import Pool, in_batches
+from trainsim.study.batches import AHEAD, Pool, in_batches
 from trainsim.study.code import code_digest
-from trainsim.study.interrupts import ignore_interrupts
+from trainsim.study.interrupts import serve, signals_later
 from trainsim.study.work import Answers, StudyWork
 
 A = TypeVar("A")
 T = TypeVar("T")
 
+TRACKERS = ("joblib.externals.loky.backend.resource_tracker", "multiprocessing.resource_tracker")
+"""Who clears away what processes share, each a process of its own."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Processes that fill the cores need no threads beside them."""
 
@@ -39,15 +43,21 @@ def as_they_come(function: Callable[[A], T], arguments: Sequence[A], workers: in
 
     Raises ProcessDied when one of them has died.
     """
-    opened = pool(_count(workers, len(arguments)))
-    futures = [opened.submit(function, argument) for argument in arguments]
+    opened, left = pool(_count(workers, len(arguments))), iter(arguments)
+    flying: set[Future[T]] = set()
     try:
-        for future in as_completed(futures):
-            yield future.result()
+        while True:
+            more = islice(left, AHEAD * opened.workers - len(flying))
+            flying |= {opened.submit(function, argument) for argument in more}
+            if not flying:
+                return
+            done, flying = wait(flying, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
     except opened.deaths as error:
         raise ProcessDied("a process died while it worked; out of memory? --workers 1 wants the least of it") from error
     finally:
-        if not all(future.done() for future in futures):
+        if flying:
             opened.stop()
 
 
@@ -72,12 +82,16 @@ def _count(workers: int | None, most: int) -> int:
 def pool(workers: int) -> Pool:
     """So many processes. They are started as they are needed, and anew when one has died."""
     loky: Any = import_module("joblib.externals.loky")
+    for name in TRACKERS:  # which let signals in when they start
+        import_module(name).ensure_running()
 
     def executor() -> Any:
-        return loky.get_reusable_executor(max_workers=workers, env=ONE_THREAD, initializer=ignore_interrupts)
+        here = (os.getpid(),)
+        return loky.get_reusable_executor(max_workers=workers, env=ONE_THREAD, initializer=serve, initargs=here)
 
     def submit(function: Any, argument: Any) -> Future[Any]:
-        future: Future[Any] = executor().submit(function, argument)
+        with signals_later():
+            future: Future[Any] = executor().submit(function, argument)
         return future
 
     return Pool(submit=submit, workers=workers, stop=lambda: executor().shutdown(wait=False, kill_workers=True))

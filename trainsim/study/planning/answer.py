@@ -11,6 +11,7 @@ from trainsim.errors import ScenarioError
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.bounding import Bounded
 from trainsim.study.planning.layout import Layout
+from trainsim.study.planning.reasons import grouped_reasons
 from trainsim.study.planning.search import Planned
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Plan:
                 "the axes; others, or another training.global_batch or cluster.nodes, would"
             )
         if self.smallest is None:
-            reasons = "; ".join(list(self.refused)[:2])
+            reasons = "; ".join(text for text, _ in grouped_reasons(self.refused)[:2])
             return f"none of the {self.layouts:,} layouts can be run: {reasons}"
         need, have = self.smallest.nbytes / 2**30, self.capacity / 2**30
         return (

@@ -32,13 +32,14 @@ from trainsim.study.planning.layout import Layout
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
     """A layout, and seconds and bytes that it takes at least; ``seconds`` is 0 where the memory is too small anyway,
-    and both are where it is ``refused``, for which reason."""
+    and both are where it is ``refused``, for which reason. ``sharing`` is the strategy that its own amounts to."""
 
     layout: Layout
     seconds: float = 0.0
     nbytes: float = 0.0
     capacity: float = 0.0
     refused: str = ""
+    sharing: str = ""
 
     @property
     def fits(self) -> bool:
@@ -140,7 +141,8 @@ def _bounded(known: _Known, layout: Layout) -> Bounded:
         seconds = least_seconds(parts) if nbytes <= capacity else 0.0
     except TrainsimError as error:
         return Bounded(layout=layout, refused=failed(error).reason)
-    return Bounded(layout=layout, seconds=seconds, nbytes=nbytes, capacity=capacity)
+    sharing = strategies[layout.sharding].amounts_to(parts.job) or layout.sharding
+    return Bounded(layout=layout, seconds=seconds, nbytes=nbytes, capacity=capacity, sharing=sharing)
 
 
 def job_of(job: Job, layout: Layout) -> Job:

@@ -186,10 +186,11 @@ def _all_bounds(
 
 
 def _distinct(bounds: Iterable[Bounded]) -> Iterator[Bounded]:
-    """Without those that differ from an earlier one in nothing but a recomputation that changes nothing."""
+    """Without those that differ from an earlier one in nothing but a recomputation that changes nothing, or the name of
+    how states are shared."""
     seen = set()
     for b in bounds:
-        key = repr(replace(b.layout, recompute="")), b.seconds, b.nbytes
+        key = repr(replace(b.layout, recompute="", sharding=b.sharing)), b.seconds, b.nbytes
         if b.refused or key not in seen:
             seen.add(key)
             yield b

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainsim.analysis.training_cost import in_days
 from trainsim.study.planning.objectives import objectives
+from trainsim.study.planning.reasons import grouped_reasons
 from trainsim.study.trial import verdict, word
 from trainsim.tables.blocks import Block, Bullets, Paragraph, Section
 from trainsim.tables.cells import Cell, Sign, Unit
@@ -38,7 +39,9 @@ def plan_sections(planned: Plan) -> list[Section]:
 
 
 def _looked_at(planned: Plan) -> Iterator[Block]:
-    if planned.interrupted:
+    if planned.interrupted and not planned.choices:
+        yield Paragraph(planned.nothing, "doubtful")
+    elif planned.interrupted:
         yield Paragraph("interrupted: the best of what had been looked at by then", "doubtful")
     counts = (
         (planned.too_large, "need more memory than there is"),
@@ -47,10 +50,11 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
         (planned.run, "were run"),
     )
     listed = "; ".join(f"{count:,} {words}" for count, words in counts if count)
-    yield Paragraph(f"{planned.layouts:,} layouts: {listed}." if listed else "No layout.")
+    if listed or not planned.interrupted:
+        yield Paragraph(f"{planned.layouts:,} layouts: {listed}." if listed else "No layout.")
     for words in planned.assumed:
         yield Paragraph(words, "doubtful")
-    reasons = [f"{count:,} x {reason}" for reason, count in list(planned.refused.items())[:REASONS]]
+    reasons = [f"{count:,} x {reason}" for reason, count in grouped_reasons(planned.refused)[:REASONS]]
     if reasons:
         yield Bullets(tuple(reasons), "quiet")
 
@@ -137,7 +141,10 @@ def sizing_sections(sizing: Sizing) -> list[Section]:
         told = Paragraph(words, "strong")
     table = Table(columns=columns, rows=tuple(rows))
     stopped = [Paragraph("interrupted: not all machines were looked at", "doubtful")] if sizing.interrupted else []
-    return [Section(f"{sizing.base.name}: done in {in_days(sizing.days)}", (told, *stopped, table))]
+    out = [Section(f"{sizing.base.name}: done in {in_days(sizing.days)}", (told, *stopped, table))]
+    if answer is not None and len(answer.plan.choices) > 1:
+        out.append(Section(f"The best layouts of {answer.gpus:,} GPUs", tuple(_best(answer.plan)), "each was run"))
+    return out
 
 
 def _size(size: Size, serves: bool, *, paid: bool) -> tuple[Cell, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainsim.errors import InvalidPlan, ScenarioError
+from trainsim.scenario.fields import MOST_RANKS
 from trainsim.scenario.scenario import Scenario
 from trainsim.study.planning.answer import Choice, Plan
 from trainsim.study.planning.own import any_job, with_batch
@@ -37,7 +38,8 @@ class Size:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; seconds, bytes, days."""
-        return {"nodes": self.nodes, "gpus": self.gpus, "best": self.best.to_dict() if self.best else None}
+        choices = [choice.to_dict() for choice in self.plan.choices]
+        return {"nodes": self.nodes, "gpus": self.gpus, "best": choices[0] if choices else None, "choices": choices}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class Sizing:
 
 def size_for(scenario: Scenario, question: Question, *, days: float, most: int) -> Sizing:
     """The smallest machine on which the whole training of *scenario* takes no more than *days*, of *most* GPUs at most.
+    It has as many choices as the *question* asks for, other machines one each.
 
     Numbers of nodes are doubled until one is enough, and then the gap is halved; every machine has its own
     best layout, and the same sequences per step.
@@ -93,12 +96,16 @@ def size_for(scenario: Scenario, question: Question, *, days: float, most: int) 
     each = any_job(base)[0].cluster.gpus_per_node
     if isinstance(most, bool) or not isinstance(most, int) or most < each:
         raise InvalidPlan(f"max_gpus={most}: wants {each} or more, for a node has {each}")
+    if most > MOST_RANKS:
+        raise InvalidPlan(f"max_gpus={most}: machines have {MOST_RANKS} GPUs at most here")
     looked = _Looking(base, replace(question, top=1), each=each, most=most // each)
     enough = looked.doubling(days)
     if enough:
         looked.halving(*enough, days)
-    sizes = tuple(size for _, size in sorted(looked.sizes.items()))
-    return Sizing(base=base, days=days, most=most, sizes=sizes, interrupted=question.runner.interrupted)
+    sizing = Sizing(base=base, days=days, most=most, sizes=looked.found, interrupted=question.runner.interrupted)
+    if sizing.answer and question.top > 1 and not sizing.interrupted:
+        looked.again(sizing.answer, question.top)
+    return replace(sizing, sizes=looked.found, interrupted=question.runner.interrupted)
 
 
 class _Looking:
@@ -126,6 +133,17 @@ class _Looking:
             if middle in (few, enough) or self.question.runner.interrupted:
                 return
             few, enough = (few, middle) if self._enough(middle, days) else (middle, enough)
+
+    def again(self, size: Size, top: int) -> None:
+        """List the *top* layouts of a machine, unless that is interrupted; what was run is not run again."""
+        plan = plan_for(size.plan.base, replace(self.question, top=top))
+        if not plan.interrupted:
+            self.sizes[size.nodes] = replace(size, plan=plan)
+
+    @property
+    def found(self) -> tuple[Size, ...]:
+        """The machines, the smallest first."""
+        return tuple(size for _, size in sorted(self.sizes.items()))
 
     def _doubled(self) -> Iterator[int]:
         nodes = 1
