@@ -57,10 +57,21 @@ def _fullest(parts: Parts) -> Sequence[int]:
     return list(dict.fromkeys((0, min(1, last), last, *more)))
 
 
+@lru_cache(maxsize=8)
+def plan_of(parts: Parts, rank: int) -> RankPlan:
+    """Pipeline rank *rank* of *parts*, which every bound of a job asks for."""
+    return RankPlan(parts=parts, rank=rank)
+
+
+@lru_cache(maxsize=8)
+def _held_by(rank_plan: RankPlan) -> Memory:
+    """What a pipeline rank holds all the time."""
+    return rank_memory(rank_plan)
+
+
 def least_states(parts: Parts) -> float:
     """Bytes of the states of the model on the first pipeline rank, whatever is recomputed."""
-    rank_plan = RankPlan(parts=parts, rank=0)
-    memory = rank_memory(rank_plan)
+    memory = _held_by(plan_of(parts, 0))
     return memory.weights + memory.gradients + memory.optimizer - _paged(parts, memory) + memory.framework
 
 
@@ -71,8 +82,8 @@ def _paged(parts: Parts, memory: Memory) -> float:
 
 def _needed(parts: Parts, rank: int) -> float:
     """Bytes that pipeline rank *rank* cannot do without."""
-    rank_plan = RankPlan(parts=parts, rank=rank)
-    memory = rank_memory(rank_plan)
+    rank_plan = plan_of(parts, rank)
+    memory = _held_by(rank_plan)
     held = memory.total - _paged(parts, memory) - memory.framework + _most(rank_plan)
     return held * (1.0 + memory.slack * (1.0 - memory.returned)) + memory.framework
 

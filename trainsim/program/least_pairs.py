@@ -30,14 +30,36 @@ class Seconds(NamedTuple):
     hidden: float
 
 
-def paired_seconds(parts: Parts, rank: int) -> float:
+class PairTimes:
+    """Seconds of the passes of a job whose schedule runs some of them in pairs; what blocks and stages have in common
+    is worked out once."""
+
+    def __init__(self, parts: Parts):
+        self.parts = parts
+        self._passes: dict[tuple[object, ...], Seconds] = {}
+
+    def through(self, stage: Stage, half: str) -> Seconds:
+        """A pass through *stage*. Where tokens go to experts, other collectives stay among the kernels."""
+        layers = Counter(map(id, self.parts.layer_blocks(stage)))
+        key = frozenset(layers.items()), stage.embedding, stage.head, half
+        if key not in self._passes:
+            ends = [*([self.parts.embedding] if stage.embedding else []), *([self.parts.head] if stage.head else [])]
+            counted = Counter(self.parts.layer_blocks(stage))
+            counted.update(ends)
+            each = [(block_seconds(self.parts, block, half), times) for block, times in counted.items()]
+            main, hidden = (sum(s[k] * times for s, times in each) for k in (0, 1))
+            self._passes[key] = Seconds(main, hidden)
+        return self._passes[key]
+
+
+def paired_seconds(times_of: PairTimes, rank: int) -> float:
     """Seconds that pipeline rank *rank* works in a step at the least, whose schedule runs some passes in pairs."""
+    parts = times_of.parts
     job, pipeline = parts.job, parts.job.pipeline
     stages = {stage.chunk: stage for stage in parts.of_rank(rank)}
-    known: dict[tuple[Work, int], Seconds] = {}
-    for work in HALVES:
-        for chunk, stage in stages.items():
-            known[work, chunk] = _pass(parts, stage, HALVES[work])
+    known = {
+        (work, chunk): times_of.through(stage, half) for work, half in HALVES.items() for chunk, stage in stages.items()
+    }
     total = 0.0
     numbers = pipeline.schedule, rank, job.parallel.pp, job.training.microbatches, pipeline.chunks, pipeline.group
     for some, times in _slots(*numbers):
@@ -59,17 +81,16 @@ def _slots(
     return tuple(counts.items())
 
 
-def _pass(parts: Parts, stage: Stage, half: str) -> Seconds:
-    """A pass through *stage*. Where tokens go to experts, other collectives stay among the kernels."""
-    blocks = [*([parts.embedding] if stage.embedding else []), *([parts.head] if stage.head else [])]
-    counted = Counter(parts.layer_blocks(stage))
-    counted.update(blocks)
-    each = [(block_seconds(parts, block, half), times) for block, times in counted.items()]
-    return Seconds(sum(s.main * times for s, times in each), sum(s.hidden * times for s, times in each))
-
-
 def block_seconds(parts: Parts, block: Block, half: str) -> Seconds:
-    """A pass through one block, of two that run at once."""
+    """A pass through one block, of two that run at once; worked out once for all jobs that have the block."""
+    key = id(block), half
+    if key not in parts.in_pairs:
+        parts.in_pairs[key] = _block_seconds(parts, block, half)
+    found: Seconds = parts.in_pairs[key]
+    return found
+
+
+def _block_seconds(parts: Parts, block: Block, half: str) -> Seconds:
     main = hidden = 0.0
     stay = parts.network.has(EXPERTS)
     for piece in getattr(block, half):

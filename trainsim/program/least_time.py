@@ -17,7 +17,8 @@ from typing import NamedTuple
 from trainsim.contracts.groups import Messages, Queue
 from trainsim.contracts.instructions import Kernel
 from trainsim.contracts.job import Skip, Slow
-from trainsim.program.least_pairs import block_seconds, paired_seconds
+from trainsim.program.least_memory import plan_of
+from trainsim.program.least_pairs import PairTimes, block_seconds, paired_seconds
 from trainsim.program.offload import optimizer_step
 from trainsim.program.parts import Parts
 from trainsim.program.pieces import Block
@@ -127,16 +128,16 @@ def _ends(parts: Parts, passes: Sequence[_PassTimes], times: float) -> Iterable[
     """When each pipeline rank is through with its step at the least: all ranks that differ in anything but place."""
     way = _ways(parts, passes)
     paired = facts(parts.job.pipeline.schedule).paired
-    done, last = {}, 0.0
+    done, last, pairs = {}, 0.0, PairTimes(parts)
     for rank in range(parts.job.parallel.pp):
         stages = parts.of_rank(rank)
         head, tail = way[min(stage.index for stage in stages)]
         needed = sum(passes[s.index].forward + passes[s.index].to_inputs for s in stages)
         alone = times * sum(passes[s.index].all for s in stages)
-        done[rank] = head + (max(alone, paired_seconds(parts, rank)) if paired else alone)
+        done[rank] = head + (max(alone, paired_seconds(pairs, rank)) if paired else alone)
         last = max(last, head + times * needed + tail)
     slowest = max(done, key=lambda rank: done[rank])
-    plans = [RankPlan(parts=parts, rank=rank) for rank in dict.fromkeys((slowest, 0))]
+    plans = [plan_of(parts, rank) for rank in dict.fromkeys((slowest, 0))]
     closing = [_Closing.of(rank_plan) for rank_plan in plans]
     ends = [
         _end(rank_plan, closes, done[rank_plan.rank], passes, times)

@@ -56,6 +56,7 @@ class Parts:
     uneven: tuple[Parts, ...] = ()  # by place among those that exchange tokens, where some get more than others
     planned_for: Costs | None = None  # the times by which the schedule plans; None: passes of equal length
     alike: dict[Any, Template] = field(default_factory=dict, repr=False)  # of passes, by what they are made of
+    in_pairs: dict[Any, Any] = field(default_factory=dict, repr=False)  # seconds of blocks in two passes at once
     _coarse: dict[int, Block] = field(default_factory=dict, repr=False)
     _sharding: dict[int, ShardingPlan] = field(default_factory=dict, repr=False)
 
@@ -175,7 +176,7 @@ def _uneven(parts: Parts, shape: Shape) -> tuple[Parts, ...]:
         if load not in made:
             own = replace(shape, experts=with_load(shape.experts, load))
             made[load] = replace(
-                parts, layers=_layers(parts.blocks, parts.stages, own, style_for(parts.job)), _coarse={}
+                parts, layers=_layers(parts.blocks, parts.stages, own, style_for(parts.job)), _coarse={}, in_pairs={}
             )
     return tuple(made[load] for load in every) if len(made) > 1 else ()
 

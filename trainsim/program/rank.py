@@ -216,7 +216,11 @@ class RankPlan:
 
     def states(self, versions: int = 1) -> States:
         """What it holds of the model; *versions* of the weights are kept where nothing is flushed."""
-        return states(self.parts.job, self.held, versions=versions)
+        return self._states if versions == 1 else states(self.parts.job, self.held, versions=versions)
+
+    @cached_property
+    def _states(self) -> States:
+        return states(self.parts.job, self.held)
 
     def closes(self, slot: Slot) -> int | None:
         """The update that follows *slot* at once, where the schedule does not flush."""

@@ -87,6 +87,7 @@ class Rearranging:
             layers=layers,
             embedding=self.worked_out.embedding,
             head=self.worked_out.head,
+            in_pairs=self.worked_out.in_pairs,
             _coarse=self.worked_out._coarse,
             _sharding=self.shapes.sharding(job),
         )

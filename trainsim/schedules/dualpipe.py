@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainsim.schedules import Pair, Slot, schedules
 from trainsim.schedules.check import Numbers, at_least, multiple, two_chunks
 from trainsim.schedules.dual import dual
-from trainsim.schedules.messages import Item, Links, MessageBatch, mails
+from trainsim.schedules.messages import Item, Links, MessageBatch, Unsent, mails
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits
 
@@ -42,15 +42,19 @@ def dualpipe(
     >>> print(*dualpipe(0, 2, microbatches=4))
     F0 F2.1 F1 B2.1 F3.1&B0 B3.1 I1 W1
     """
-    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, MessageBatch))
+    order = _order(Unsent(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.TWO_WAY), microbatches)
+    return (item for item in order if not isinstance(item, MessageBatch))
 
 
 @mails.register("dualpipe")
 def _posted(rank: int, ranks: int, *, microbatches: int, chunks: int = 2, group: int | None = None) -> Iterator[Item]:
-    upper = rank < ranks // 2
+    return _order(Links(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.TWO_WAY), microbatches)
+
+
+def _order(links: Links, microbatches: int) -> Iterator[Item]:
+    rank, ranks = links.rank, links.ranks
     half = min(rank, ranks - 1 - rank)
-    links = Links(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.TWO_WAY)
-    own, other = (0, 1) if upper else (1, 0)
+    own, other = (0, 1) if rank < ranks // 2 else (1, 0)
     first = {0: 0, 1: microbatches // 2}
     return dual(
         links, place=half, places=ranks // 2, microbatches=microbatches // 2, directions=(own, other), first=first

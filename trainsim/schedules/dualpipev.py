@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainsim.schedules import Pair, Slot, schedules
 from trainsim.schedules.check import Numbers, at_least, two_chunks
 from trainsim.schedules.dual import dual
-from trainsim.schedules.messages import Item, Links, MessageBatch, mails
+from trainsim.schedules.messages import Item, Links, MessageBatch, Unsent, mails
 from trainsim.schedules.placement import StagePlacement
 from trainsim.schedules.traits import Traits
 
@@ -40,7 +40,9 @@ def dualpipev(
     >>> print(*dualpipev(0, 1, microbatches=2))
     F0 F0.1 F1 B0.1 F1.1&B0 B1.1 I1 W1
     """
-    return (item for item in _posted(rank, ranks, microbatches=microbatches) if not isinstance(item, MessageBatch))
+    links = Unsent(rank=rank, ranks=ranks, chunks=2, placement=StagePlacement.V)
+    order = dual(links, place=rank, places=ranks, microbatches=microbatches)
+    return (item for item in order if not isinstance(item, MessageBatch))
 
 
 @mails.register("dualpipev")

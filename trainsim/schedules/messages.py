@@ -81,6 +81,18 @@ class Links:
         return place_of(self.placement, first, self.ranks)[0] != place_of(self.placement, last, self.ranks)[0]
 
 
+class Unsent(Links):
+    """The place of a rank of whose messages nothing is wanted to be known: an order of slots is quicker without."""
+
+    __slots__ = ()
+
+    def sends(self, slot: Slot) -> tuple[PipelineMessage, ...]:
+        return ()
+
+    def receives(self, slot: Slot) -> tuple[PipelineMessage, ...]:
+        return ()
+
+
 Item = Slot | Pair | MessageBatch
 
 
