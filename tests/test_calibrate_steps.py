@@ -170,3 +170,18 @@ def test_the_command_writes_a_scenario_that_runs(
     status, out, err = command("calibrate", "steps.csv")
     assert (status, out) == (2, "")
     assert "--scenario" in err
+
+
+def test_a_step_faster_than_the_datasheet_is_left_out_by_name() -> None:
+    rows = measured(MachineSpeeds(clock=0.9))
+    fast = rows.steps[0]
+    assert fast.step_seconds is not None
+    steps = (MeasuredStep(changes=fast.changes, step_seconds=fast.step_seconds / 50, tokens_per_s_per_gpu=None,
+                          place="steps.csv:9", name="too fast"), *rows.steps)  # fmt: skip
+    bases = Bases(scenario=ts.Scenario.from_dict(BASE))
+    found = calibrated(Measurements(steps=steps), bases)
+    (said,) = [said for said in found.warnings if "datasheet" in said]
+    assert said.startswith("steps.csv:9: left out: too fast in ")
+    assert found.constants == calibrated(rows, bases).constants
+    with pytest.raises(ScenarioError, match=r"no row can be fitted; the first one: steps\.csv:9: left out: too fast"):
+        calibrated(Measurements(steps=steps[:1]), bases)

@@ -146,3 +146,54 @@ def test_the_command_writes_a_file_per_kind(
     assert left.value.code == 0, printed.err
     assert sorted(path.name for path in Path().glob("*.yaml")) == ["mine.gpu.yaml", "mine.yaml"]
     assert "Written: mine.yaml (for framework)" in printed.err
+
+
+def test_the_same_measurements_twice_are_refused_by_name(tmp_path: Path) -> None:
+    one, two = (written(trace(), tmp_path / name) for name in ("one.json", "two.json.gz"))
+    with pytest.raises(ScenarioError, match=r"two\.json\.gz: says the same as .*one\.json"):
+        calibrate([one, two], base="pytorch-ddp")
+    with pytest.raises(ScenarioError, match=r"one\.json: is given twice"):
+        calibrate([one, str(one)], base="pytorch-ddp")
+
+
+def test_products_faster_than_the_datasheet_are_left_out_by_name(tmp_path: Path) -> None:
+    gpu = load_gpu("a100-sxm4-80gb")
+    with_one = trace(slower=1.1)
+    work = Gemm("gemm", 4096, 4096, 4096)
+    products = [each for each in with_one["traceEvents"] if each["cat"] == "kernel" and "gemm" in each["name"]]
+    for product in products[:: len(SHAPES)]:
+        product["dur"] = 0.5 * work.flops / gpu.peak("bf16") * 1e6
+    found = calibrate(written(with_one, tmp_path / "t.json"), base=["pytorch-ddp", "a100-sxm4-80gb"])
+    assert any("4096 x 4096 x 4096 in bf16" in said and "2 times as fast as the datasheet" in said
+               for said in found.warnings)  # fmt: skip
+    clock = found.to_dict()["fitted"]["kernels.sustained.gemm"]
+    assert clock["value"] / clock["before"] == pytest.approx(1 / 1.1, rel=0.03)
+    every = calibrate(written(trace(slower=0.3), tmp_path / "u.json"), base=["pytorch-ddp", "a100-sxm4-80gb"])
+    assert "kernels.sustained.gemm" not in every.to_dict()["fitted"]
+    assert sum("datasheet" in said for said in every.warnings) == len(SHAPES)
+
+
+def test_no_product_becomes_faster_than_the_datasheet(tmp_path: Path) -> None:
+    """What small products ask for would make large ones too fast."""
+    found = calibrate(written(trace(slower=0.8), tmp_path / "t.json"), base=["pytorch-ddp", "a100-sxm4-80gb"])
+    gpu, large = load_gpu(yaml.safe_load(found.to_yaml("gpu"))), Gemm("large", 16384, 16384, 16384)
+    assert cost(large, gpu, "bf16").seconds == pytest.approx(large.flops / gpu.peak("bf16"), rel=0.001)
+    assert any("was held at" in said and " x " in said for said in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "says"),
+    [
+        (3, {}, "files=3: wants the path of a file"),
+        (None, {}, "files=None: wants the path"),
+        (b"x", {}, "files=b'x': wants the path"),
+        ({"a": 1}, {}, "files={'a': 1}: wants the path"),
+        ([3], {}, r"files=\[3\]: wants .* and 3 is none"),
+        ("x", {"base": 3}, "base=3: wants the name"),
+        ("x", {"base": ["dgx_a100", 3]}, "and 3 is none"),
+        ("x", {"scenario": 3}, "scenario=3: wants a Scenario"),
+    ],
+)
+def test_wrong_arguments_are_said_in_words(files: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        ts.calibrate(files, **options)

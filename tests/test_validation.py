@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +270,16 @@ def test_a_table_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert not written[2]["predicted_s"]
     assert written[3]["predicted_s"]
     assert not written[3]["error"]
+
+
+def test_a_table_of_which_nothing_could_be_replayed_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(table({**CELLS, "gpu": "abacus"}, {**CELLS, "id": "X-2", "tp": "3"}))
+    assert status("validate", "--runs", str(file), "--workers", "1", "--json") == 2
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["rows"]) == 2
+    assert "no run could be replayed; the first one" in err
+    assert "abacus" in err
 
 
 @pytest.mark.parametrize(

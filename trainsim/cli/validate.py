@@ -10,6 +10,7 @@ import typer
 
 from trainsim.cli.options import Backend, Json, StoreFile, Workers
 from trainsim.cli.writing import keep_apart, print_json, render, try_writing
+from trainsim.errors import ScenarioError
 
 
 def validate(
@@ -53,3 +54,5 @@ def validate(
         render(validation)
     if validation.interrupted:
         raise KeyboardInterrupt
+    if not any(row.predicted for row in validation.scores):
+        raise ScenarioError(f"no run could be replayed; the first one: {validation.scores[0].reason}")

@@ -15,7 +15,7 @@ import numpy as np
 from trainsim.calibration.answer import Compared, Constant, FitAnswer
 from trainsim.calibration.bases import Bases
 from trainsim.calibration.fit import ConstantFit, register
-from trainsim.calibration.fits.products import gpu_of
+from trainsim.calibration.fits.products import gpu_of, possible
 from trainsim.calibration.fits.speeds import gpu_with
 from trainsim.calibration.measurements import KernelTiming, Measurements
 from trainsim.costs.kernels import alone
@@ -37,7 +37,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
             f"{called}: this GPU is not known here; name the nearest with --base (`trainsim list gpus`)"
         )
     gpu = load_gpu(base)
-    timings = [_named(timing, gpu) for timing in measured.kernels if timing.alone]
+    timings, impossible = possible([_named(timing, gpu) for timing in measured.kernels if timing.alone], gpu)
     constants: list[Constant] = []
     document: dict[str, Any] = {}
     for part in (_products, _attention, _memory_bound):
@@ -54,6 +54,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
             Compared(what=_words(t), measured=t.seconds, before=_seconds(t, gpu), after=_seconds(t, after_gpu))
             for t in timings
         ),
+        warnings=impossible,
         kept=(("what a step of training adds to kernels alone (run)", "kernels alone do not tell it"),),
         documents={"gpu": {**made, "source": f"trainsim calibrate --measure on {', '.join(measured.gpus)}"}},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,9 @@ from trainsim.hardware.devices import device_called
 from trainsim.hardware.gpu import GPU, load_gpu
 from trainsim.models.operations import Gemm
 
+LARGE = 16384
+"""Rows and columns of a product that shows what a GPU can do."""
+
 
 def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> FitAnswer:
     """An override of the GPU that *bases* names, or of the one that the traces do."""
@@ -31,9 +34,11 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
         return FitAnswer(warnings=(f"products were left out: {called}; name the nearest with --base",))
     gpu = load_gpu(base)
     kernels = [timing for timing in measured.kernels if not timing.alone]
-    timings = [timing for timing in kernels if _seconds(timing, gpu, 1.0) is not None]
+    able = [timing for timing in kernels if _seconds(timing, gpu, 1.0) is not None]
+    timings, impossible = possible(able, gpu)
     if not timings:
-        return FitAnswer(warnings=(f"products were left out: none is in a precision of {gpu.name}",))
+        why = impossible or (f"products were left out: none is in a precision of {gpu.name}",)
+        return FitAnswer(warnings=(*why, *other_gpus(measured.gpus, gpu.name)))
     prior = priors("steps")
     weights = np.sqrt([timing.seconds * timing.count for timing in timings])
     noise = prior["noise"] * weights.max() / weights  # what takes longest counts most
@@ -43,12 +48,45 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
 
     factor = float(np.exp(solve(residuals, np.array([prior["clock"]]), noise).at[0]))
     before = gpu.kernels.sustained.gemm
-    after = float(f"{before * factor:.4g}")
+    after = float(f"{before * min(factor, _most(gpu)):.4g}")
+    held = () if factor <= _most(gpu) else (_too_fast(timings, gpu, before * factor, after),)
     return FitAnswer(
         constants=(Constant(key="kernels.sustained.gemm", before=before, after=after),),
         compared=tuple(_compared(timing, gpu, after / before) for timing in timings),
-        warnings=tuple(other_gpus(measured.gpus, gpu.name)),
+        warnings=(*impossible, *held, *other_gpus(measured.gpus, gpu.name)),
         documents={"gpu": gpu_with(base, {"sustained": {"gemm": after}})},
+    )
+
+
+def possible(timings: Sequence[KernelTiming], gpu: GPU) -> tuple[list[KernelTiming], tuple[str, ...]]:
+    """Those of *timings* that *gpu* can have taken, and what to say of products that are faster than its datasheet."""
+    slow, warnings = [], []
+    for timing in timings:
+        peak = gpu.flops.get(timing.precision)
+        if isinstance(timing.work, Gemm) and peak and timing.seconds * peak < timing.work.flops:
+            times = timing.work.flops / (timing.seconds * peak)
+            warnings.append(
+                f"{_words(timing)} was left out: {timing.seconds * 1e6:.4g} us is {times:.3g} times as fast as the "
+                f"datasheet of {gpu.name} allows; is that the GPU?"
+            )
+        else:
+            slow.append(timing)
+    return slow, tuple(warnings)
+
+
+def _most(gpu: GPU) -> float:
+    """The factor on the clock with which a large product runs at the speed of the datasheet."""
+    precision = next(name for name in ("bf16", "fp16") if name in gpu.flops)
+    large = Gemm("large", LARGE, LARGE, LARGE)
+    return cost(large, gpu, precision).seconds * gpu.flops[precision] / large.flops
+
+
+def _too_fast(timings: Sequence[KernelTiming], gpu: GPU, wanted: float, kept: float) -> str:
+    """What to say where large products would be faster than the datasheet, with the product that asks most."""
+    worst = max(timings, key=lambda timing: (_seconds(timing, gpu, 1.0) or 0.0) / timing.seconds)
+    return (
+        f"kernels.sustained.gemm = {wanted:.4g} would make large products faster than the datasheet and was held at "
+        f"{kept:.4g}; most of all {_words(worst)} in {worst.seconds * 1e6:.4g} us asks for it"
     )
 
 
@@ -73,11 +111,14 @@ def _seconds(timing: KernelTiming, gpu: GPU, factor: float) -> float | None:
 
 
 def _compared(timing: KernelTiming, gpu: GPU, factor: float) -> Compared:
+    before, after = (_seconds(timing, gpu, f) or timing.seconds for f in (1.0, factor))
+    return Compared(what=_words(timing), measured=timing.seconds, before=before, after=after)
+
+
+def _words(timing: KernelTiming) -> str:
     work = timing.work
     sizes = f"{work.m} x {work.n} x {work.k}" if isinstance(work, Gemm) else work.name
-    times = f", {timing.count} times" if timing.count > 1 else ""
-    before, after = (_seconds(timing, gpu, f) or timing.seconds for f in (1.0, factor))
-    return Compared(what=f"{sizes} in {timing.precision}{times}", measured=timing.seconds, before=before, after=after)
+    return f"{sizes} in {timing.precision}{f', {timing.count} times' if timing.count > 1 else ''}"
 
 
 def _applies(measured: Measurements) -> bool:

@@ -156,9 +156,24 @@ def _first(
     outcomes = runner.run(trials, "steps as they are")
     left = [f"{step.place}: left out: {o.failure.reason}" for step, o in zip(steps, outcomes, strict=True) if o.failure]
     good = [(o.value, step) for step, o in zip(steps, outcomes, strict=True) if o.value is not None]
+    left += [_impossible(step, value) for value, step in good if not _possible(step, value)]
+    good = [(value, step) for value, step in good if _possible(step, value)]
     if not good:
-        raise ScenarioError(f"no row can be simulated; the first one: {left[0]}")
+        raise ScenarioError(f"no row can be fitted; the first one: {left[0]}")
     return [value for value, _ in good], [step for _, step in good], left
+
+
+def _possible(step: MeasuredStep, value: Measures) -> bool:
+    """Whether the GPUs of the scenario can have taken such a step: its FLOPs at the speed of the datasheet."""
+    return _seconds(step, value) >= value.mfu * value.step_time
+
+
+def _impossible(step: MeasuredStep, value: Measures) -> str:
+    least = value.mfu * value.step_time
+    return (
+        f"{step.place}: left out: {step.title} in {_seconds(step, value):.4g} s is {least / _seconds(step, value):.3g} "
+        f"times as fast as the datasheet of its GPUs allows ({least:.4g} s); is that the step of this scenario?"
+    )
 
 
 def _seconds(step: MeasuredStep, value: Measures) -> float:
