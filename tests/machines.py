@@ -64,7 +64,11 @@ class SwitchedNodes:
     def rings(self, members: np.ndarray) -> tuple[tuple[np.ndarray, float], ...]:
         return ((members, 1.0),)
 
-    def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def flows_per_pair(self) -> int:
+        return 1
+
+    def routes(self, src: np.ndarray, dst: np.ndarray, flow: int = 0) -> tuple[np.ndarray, np.ndarray]:
         size = 2 * self.gpus + 2 * self.nics
         (a, i), (b, j) = np.divmod(src, self.gpus), np.divmod(dst, self.gpus)
         inside = np.stack([a * size + 2 * i, b * size + 2 * j + 1], axis=1)

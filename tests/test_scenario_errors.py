@@ -142,10 +142,16 @@ CASES = {
         "cluster: {topology: dgx_a100}\nparallel: {tp: 8, sequence_parallel: true}\n",
         ["1001 tokens of a sequence", "tp=1 would"],
     ),
-    "two in one": (GOOD + "what_if:\n- {slow: {factor: 2, rank: 1}, fail: x}\n", ["one of slow"]),
+    "two in one": (GOOD + "what_if:\n- {slow: {factor: 2, rank: 1}, fail: {rail: 1}}\n", ["one of slow"]),
     "slow node": (GOOD + "what_if:\n- slow: {factor: 2, node: 3}\n", ["what_if.0.slow.node = 3", "one node"]),
     "slow rank": (GOOD + "what_if:\n- slow: {factor: 2, rank: 8}\n", ["8 ranks, 0 to 7"]),
     "slow link": (GOOD + "what_if:\n- slow: {factor: 2, link: foo}\n", [":4:", "foo"]),
+    "fail nothing": (GOOD + "what_if:\n- fail: {count: 1}\n", ["one thing that fails"]),
+    "fail a NIC": (GOOD + "what_if:\n- fail: {nic: node0.nic9}\n", ["what_if.0.fail", "node0.nic9"]),
+    "fail a count": (GOOD + "what_if:\n- fail: {rail: 1, count: 2}\n", ["count is of uplinks"]),
+    "fail in a node": (GOOD + "what_if:\n- fail: {link: node0.gpu0>nvswitch}\n", ["within a node", "slow"]),
+    "flap backwards": (GOOD + "what_if:\n- flap: {nic: node0.nic0, from: 2, until: 1}\n", ["before it begins"]),
+    "flap of nothing": (GOOD + "what_if:\n- flap: {from: 1, until: 2}\n", ["one thing that flaps"]),
     "delay": (GOOD + "what_if:\n- delay: {rank: 1, seconds: 3 parsecs}\n", ["parsecs"]),
     "model sizes": ("model: {hidden: 64}\ncluster: {topology: dgx_a100}\n", ["layers", "must be given"]),
     "model family": (
@@ -174,7 +180,6 @@ LATER = [
     "sharding: {offload: {optimizer: nvme, delayed_update: true}}",
     "simulation: {steps: 300}",
     "what_if: [{jitter: {sigma: 0.1}}]",
-    "what_if: [{fail: {node: 1}}]",
 ]
 
 

@@ -130,8 +130,18 @@ class Rates(NamedTuple):
 
 def loads(machine: Machine, edges: Edges) -> tuple[Ints, Ints, Floats]:
     """(Group, link, bytes on the link per byte of ``factor * S``), sorted by group and link, each pair once."""
-    pair, link = machine.routes(edges.src, edges.dst)
+    pair, link = _routes(machine, edges)
     links = len(machine.bandwidth)
     key, place_of = np.unique(edges.group[pair] * links + link, return_inverse=True)
-    load: Floats = np.bincount(place_of.ravel(), weights=edges.share[pair], minlength=len(key)).astype(np.float64)
+    share = edges.share[pair] / machine.flows_per_pair
+    load: Floats = np.bincount(place_of.ravel(), weights=share, minlength=len(key)).astype(np.float64)
     return key // links, key % links, load
+
+
+def _routes(machine: Machine, edges: Edges) -> tuple[Ints, Ints]:
+    """(Index of the edge, link) of every flow of every edge."""
+    if machine.flows_per_pair == 1:
+        return machine.routes(edges.src, edges.dst)
+    flows = [machine.routes(edges.src, edges.dst, flow) for flow in range(machine.flows_per_pair)]
+    pair, link = (np.concatenate(column) for column in zip(*flows, strict=True))
+    return pair, link

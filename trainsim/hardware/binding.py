@@ -15,20 +15,25 @@ import numpy.typing as npt
 
 from trainsim.hardware.fabric import Fabric
 from trainsim.hardware.node import Link
+from trainsim.hardware.node_ways import NodeWays
 from trainsim.hardware.routing import NodeRoutes
 
 Bools = npt.NDArray[np.bool_]
 ROUNDING = 1e-9  # of a bandwidth: sums of equal link rates may differ from the whole by this
 
 
-def binding_links(links: Sequence[Link], routed: NodeRoutes, fabric: Fabric, nodes: int) -> Bools:
-    """For every directed link of *nodes* equal nodes and their *fabric*: whether it can be the tightest of a way."""
-    local = ~_in_series(links, routed)
-    above = np.repeat(
+def binding_links(links: Sequence[Link], ways: NodeWays, fabric: Fabric) -> Bools:
+    """For every directed link of the nodes with these *ways* and their *fabric*: whether it can be the tightest of a
+    way. A single uplink can: hashes may put more on it than on others."""
+    local = np.stack([~_in_series(links, routed) for routed in ways.kinds])[ways.kind]
+    whole = np.repeat(
         [not _carries_all(fabric, fabric.oversubscription), not _carries_all(fabric, fabric.pod_oversubscription)],
-        [2 * fabric.uplinked, 2 * fabric.pods],
-    )
-    return np.concatenate([np.tile(local, nodes), above.astype(np.bool_)])
+        [fabric.uplinked, fabric.pods],
+    ).astype(np.bool_)
+    above = np.repeat(whole | fabric.hashes, 2 * fabric.links_per_switch)
+    if fabric.failed_uplinks:
+        above |= np.repeat(fabric.working < fabric.ports, 2 * fabric.links_per_switch)
+    return np.concatenate([local.ravel(), above.astype(np.bool_)])
 
 
 def _in_series(links: Sequence[Link], routed: NodeRoutes) -> Bools:

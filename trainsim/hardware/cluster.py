@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from trainsim.documents.catalogue import Spec
 from trainsim.documents.document import Document, canonical
-from trainsim.errors import InvalidTopology
 from trainsim.hardware.binding import binding_links
 from trainsim.hardware.fabric import Fabric
 from trainsim.hardware.gpu import GPU
 from trainsim.hardware.naming import find_links, link_name
 from trainsim.hardware.node import Link, Node
+from trainsim.hardware.node_ways import NodeWays, node_ways, routes_of
 from trainsim.hardware.ragged import expand_rows
 from trainsim.hardware.rings import rings
 from trainsim.hardware.routing import NodeRoutes, node_routes
@@ -44,7 +44,7 @@ class Cluster:
 
     Every direction of a link is a resource with a number; all arrays over links are in that order. Bandwidths in
     bytes/s. ``reserved_memory`` are the bytes of each GPU that others keep, ``price_per_gpu_hour`` is in a
-    currency of the user's choice (None: nobody said).
+    currency of the user's choice (None: nobody said). ``failed_nics`` are those out of service: (node, NIC).
     """
 
     name: str
@@ -58,6 +58,7 @@ class Cluster:
     constant_values: tuple[tuple[str, float], ...]
     reserved_memory: float = 0.0
     price_per_gpu_hour: float | None = None
+    failed_nics: tuple[tuple[int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.nodes} x {self.gpus_per_node} {self.gpu.name}>"
@@ -73,6 +74,11 @@ class Cluster:
     @property
     def ranks(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    @property
+    def flows_per_pair(self) -> int:
+        """Flows over which two ranks spread what they send each other: each has a way of its own."""
+        return self.fabric.flows_per_pair if self.fabric.hashes else 1
 
     @property
     def gpus(self) -> int:
@@ -150,7 +156,7 @@ class Cluster:
     @cached_property
     def owner_of(self) -> Ints:
         """The GPU without which nothing uses the link (its port, its lane, a NIC it shares with nobody), else -1."""
-        owner = self.routed.owner
+        owner = self.ways.owner
         per_node = np.arange(self.nodes, dtype=np.int64)[:, None] * self.gpus_per_node + owner
         local = np.where(owner >= 0, per_node, -1).ravel()
         return np.concatenate([local, np.full(self.fabric.links, -1, np.int64)])
@@ -158,12 +164,17 @@ class Cluster:
     @cached_property
     def binding(self) -> Bools:
         """Links that can be the tightest of a way; the others never slow anybody (unless something is broken)."""
-        return binding_links(self.local_links, self.routed, self.fabric, self.nodes)
+        return binding_links(self.local_links, self.ways, self.fabric)
 
     @cached_property
     def routed(self) -> NodeRoutes:
         """The ways through one node."""
         return node_routes(self.node, self.has_network)
+
+    @cached_property
+    def ways(self) -> NodeWays:
+        """The same node by node, with what is out of service."""
+        return node_ways(self)
 
     def node_of(self, rank: Ints) -> Ints:
         """The node of each rank."""
@@ -175,41 +186,22 @@ class Cluster:
 
     def nic_of(self, rank: Ints) -> Ints:
         """The NIC, by its number in the node, that each rank uses; -1 without a network."""
-        return self.routed.nic[np.asarray(rank, np.int64) % self.gpus_per_node]
+        node, gpu = np.divmod(np.asarray(rank, np.int64), self.gpus_per_node)
+        return np.asarray(self.ways.nic(node, gpu), np.int64)
 
     def crosses_network(self, src: Ints, dst: Ints) -> Bools:
         """Whether what each pair sends leaves its domain and goes over NICs."""
         crosses: Bools = self.domain_of(src) != self.domain_of(dst)
         return crosses
 
-    def routes(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """(Index of the pair, link) for every link that the bytes of each pair cross, in order.
+    def routes(self, src: Ints, dst: Ints, flow: int = 0) -> tuple[Ints, Ints]:
+        """(Index of the pair, link) for every link that the bytes of each pair cross, in order; *flow* counts those of
+        a pair, where ECMP gives each a way of its own.
 
         A rank reaches itself over no link. Raises InvalidTopology for ranks that are not there, or if a pair needs a
-        network that is not there.
+        network that is not there or out of service.
         """
-        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-        for ranks in (src, dst):
-            if len(ranks) and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.ranks):
-                wrong = int(ranks.max() if ranks.min() >= 0 else ranks.min())
-                raise InvalidTopology(f"{self.name} has no rank {wrong}; it has ranks 0 to {self.ranks - 1}")
-        gpus, routed = self.gpus_per_node, self.routed
-        (a_node, a), (b_node, b) = np.divmod(src, gpus), np.divmod(dst, gpus)
-        far = a_node != b_node
-        if not far.any():
-            return expand_rows(routed.start, routed.link, [(a * gpus + b, a_node * self.links_per_node)])
-        if not self.has_network:
-            raise InvalidTopology(f"{self.name} has no network: ranks of different nodes cannot reach each other")
-        first = np.where(far, gpus * gpus + a, a * gpus + b)
-        last = np.where(far, gpus * gpus + gpus + b, 0)  # row 0, gpu0 to gpu0, is empty
-        above = np.full((len(src), 4), -1, np.int64)
-        above[far] = self.fabric.between(a_node[far], routed.nic[a[far]], b_node[far], routed.nic[b[far]])
-        above[above >= 0] += self.nodes * self.links_per_node
-        return expand_rows(
-            routed.start,
-            routed.link,
-            [(first, a_node * self.links_per_node), above, (last, b_node * self.links_per_node)],
-        )
+        return routes_of(self, src, dst, flow)
 
     def storage(self, operation: str, ranks: Ints) -> tuple[Ints, Ints, Floats, Ints]:
         """(Index of the rank, link, bytes on it per byte, parts of it of which one rank reaches one) of an offload.
@@ -270,7 +262,9 @@ class Cluster:
         return np.concatenate([np.tile(np.array(local, np.float64), self.nodes), above])
 
     def __hash__(self) -> int:
-        return hash((self.name, self.nodes, self.gpu.name, self.node, self.fabric, self.constant_values))
+        return hash(
+            (self.name, self.nodes, self.gpu.name, self.node, self.fabric, self.constant_values, self.failed_nics)
+        )
 
     def __getstate__(self) -> dict[str, object]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}

@@ -45,6 +45,7 @@ def draw(cluster: Cluster) -> Figure:
 
 def _shown(fabric: Fabric) -> Fabric:
     """The fabric to draw: for a lone node, that of two full leaves, so that one sees how it is meant."""
+    fabric = replace(fabric, failed_uplinks=())
     if fabric.nodes > 1:
         return fabric
     if fabric.kind == "single_switch":

@@ -51,7 +51,20 @@ def _exact(cluster: Cluster, name: str) -> list[int]:
             return []
         return [i for i in range(first, first + cluster.links_per_node) if link_name(cluster, i) == name]
     first = cluster.nodes * cluster.links_per_node
-    return [first + i for i, known in enumerate(cluster.fabric.names()) if known == name]
+    switch, _, above = name.partition(">")
+    return [
+        first + i
+        for i, known in enumerate(cluster.fabric.names())
+        if known == name or (cluster.fabric.hashes and _all_ports(known, switch, above))
+    ]
+
+
+def _all_ports(known: str, src: str, dst: str) -> bool:
+    """Whether the link *known* is one of those that ``leaf0>spine`` or ``spine>leaf0`` stands for."""
+    low, high = known.split(">")
+    if dst in ("spine", "core"):
+        return low.startswith(f"{src}.port") and high.startswith(dst)
+    return src in ("spine", "core") and low.startswith(src) and high.startswith(f"{dst}.port")
 
 
 def _of_device(cluster: Cluster, name: str) -> list[int]:
@@ -64,7 +77,8 @@ def _of_device(cluster: Cluster, name: str) -> list[int]:
         first = node * cluster.links_per_node
         links = cluster.local_links
         return [first + i for i, link in enumerate(links) if device is None or device in (link.src, link.dst)]
-    above = [first_above + i for i, known in enumerate(cluster.fabric.names()) if name in known.split(">")]
+    ends = ((i, end) for i, known in enumerate(cluster.fabric.names()) for end in known.split(">"))
+    above = [first_above + i for i, end in ends if name == end or end.startswith(f"{name}.port")]
     return _cables_of_leaf(cluster, name) + above
 
 

@@ -1,5 +1,8 @@
 """
 Ways through one node, found once on its graph: between its GPUs, and from each GPU to the NIC that is nearest to it.
+
+A GPU whose NIC is out of service takes the nearest of the others, which it then shares with that NIC's own GPU. Where
+the way there leads over a host and the two GPUs have NVLink, its bytes go through that GPU, as with NCCL's PXN.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class NodeRoutes:
 
     Of g GPUs, row ``a * g + b`` leads from GPU a to GPU b, row ``g*g + a`` from GPU a out of the node through its NIC,
     row ``g*g + g + b`` from outside to GPU b. Links ``2k`` and ``2k + 1`` after the node's own are the cable of NIC k,
-    out and in. ``nic`` is each GPU's NIC, -1 without a network; ``owner`` the GPU that alone uses a link, else -1.
+    out and in. ``nic`` is each GPU's NIC, -1 without a network or where all are out of service (such rows are empty);
+    ``owner`` the GPU that alone uses a link, else -1.
     """
 
     gpus: int
@@ -49,8 +53,11 @@ class NodeRoutes:
 
 
 @cache
-def node_routes(node: Node, has_network: bool) -> NodeRoutes:
-    """Route *node*: ways of least latency on which no GPU forwards; InvalidTopology names who cannot be reached."""
+def node_routes(node: Node, has_network: bool, failed: frozenset[int] = frozenset()) -> NodeRoutes:
+    """Route *node*, of which the NICs *failed* are out of service: ways of least latency on which no GPU forwards.
+
+    InvalidTopology names who cannot be reached.
+    """
     graph, gpus = node.link_graph, node.count("gpu")
     names = [f"gpu{i}" for i in range(gpus)]
     ways = [least_ways(graph, name) for name in names]
@@ -64,11 +71,14 @@ def node_routes(node: Node, has_network: bool) -> NodeRoutes:
             rows[b * gpus + a] = link_indices(graph, there[::-1])
     nic = np.full(gpus, -1, np.int64)
     if has_network:
-        nic = _nearest_nics(node, ways)
+        usual = _nearest_nics(node, ways)
+        nic = _working_nics(node, ways, usual, failed) if failed else usual
         cable = len(node.links)
-        out = [ways[a][1][f"nic{nic[a]}"] for a in range(gpus)]
-        rows += [[*link_indices(graph, way), cable + 2 * int(nic[a])] for a, way in enumerate(out)]
-        rows += [[cable + 2 * int(nic[a]) + 1, *link_indices(graph, way[::-1])] for a, way in enumerate(out)]
+        out = [_way_out(graph, ways, usual, a, int(nic[a])) for a in range(gpus)]
+        rows += [[*link_indices(graph, way), cable + 2 * int(nic[a])] if way else [] for a, way in enumerate(out)]
+        rows += [
+            [cable + 2 * int(nic[a]) + 1, *link_indices(graph, way[::-1])] if way else [] for a, way in enumerate(out)
+        ]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     link = np.array([i for row in rows for i in row], np.int64)
     links = len(node.links) + 2 * node.count("nic") * has_network
@@ -108,6 +118,38 @@ def _nearest_nics(node: Node, ways: list[tuple[dict[str, float], Paths]]) -> Int
         users[best] += 1
         chosen.append(nics.index(best))
     return np.array(chosen, np.int64)
+
+
+def _working_nics(node: Node, ways: list[tuple[dict[str, float], Paths]], usual: Ints, failed: frozenset[int]) -> Ints:
+    """The NIC of each GPU, of those in service; who lost his own gets the nearest, of equals that with the fewest GPUs,
+    then the next one."""
+    nics, nic = node.count("nic"), usual.copy()
+    lost = [a for a in range(len(usual)) if int(usual[a]) in failed]
+    users = {k: int((usual == k).sum()) for k in range(nics) if k not in failed}
+    for a in lost:
+        distance, own = ways[a][0], int(usual[a])
+        able = [k for k in users if f"nic{k}" in distance]
+        nic[a] = min(able, key=lambda k: (distance[f"nic{k}"], users[k], (k - own) % nics)) if able else -1
+        if able:
+            users[int(nic[a])] += 1
+    return nic
+
+
+def _way_out(
+    graph: nx.DiGraph[str], ways: list[tuple[dict[str, float], Paths]], usual: Ints, gpu: int, nic: int
+) -> list[str]:
+    """From a GPU to a NIC: the way of least latency, or over NVLink and the NIC's own GPU if the other leads over a
+    host; nothing without a NIC."""
+    if nic < 0:
+        return []
+    direct = ways[gpu][1][f"nic{nic}"]
+    helpers = np.flatnonzero(usual == nic).tolist()
+    if gpu in helpers or not helpers or not any(graph.nodes[device]["kind"] == "host" for device in direct):
+        return direct
+    to_helper = ways[gpu][1][f"gpu{helpers[0]}"]
+    if any(graph.nodes[device]["kind"] in ("host", "pcie") for device in to_helper):
+        return direct
+    return [*to_helper, *ways[helpers[0]][1][f"nic{nic}"][1:]]
 
 
 def _owners(rows: list[list[int]], gpus: int, links: int) -> Ints:

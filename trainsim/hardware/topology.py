@@ -15,7 +15,7 @@ from trainsim.documents.part import DocumentPart, between, number, scalar
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives, read_constant
 from trainsim.hardware.constants import collective_defaults, limits, link_kinds, switch_latency
-from trainsim.hardware.fabric import FABRICS, Fabric, no_fabric
+from trainsim.hardware.fabric import FABRICS, ROUTINGS, Fabric, no_fabric
 from trainsim.hardware.gpu import GPU, GPUS, load_gpu
 from trainsim.hardware.node import Node
 from trainsim.hardware.node_reader import read_node
@@ -27,7 +27,7 @@ from trainsim.units import format_bytes, parse_bytes, parse_time
 KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "reserved_memory",
         "price_per_gpu_hour", "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
-               "reachable", "latency")  # fmt: skip
+               "reachable", "latency", "routing", "seed", "flows_per_pair")  # fmt: skip
 OVERRIDES: Mapping[str, Key] = {
     "nodes": ("nodes",),
     "gpu": ("gpu",),
@@ -41,6 +41,9 @@ OVERRIDES: Mapping[str, Key] = {
     "nodes_per_pod": ("fabric", "nodes_per_pod"),
     "pod_oversubscription": ("fabric", "pod_oversubscription"),
     "network_reachable": ("fabric", "reachable"),
+    "routing": ("fabric", "routing"),
+    "routing_seed": ("fabric", "seed"),
+    "flows_per_pair": ("fabric", "flows_per_pair"),
     "nvls": ("nvls",),
     "reserved_memory": ("reserved_memory",),
     "price_per_gpu_hour": ("price_per_gpu_hour",),
@@ -51,6 +54,7 @@ OVERRIDES: Mapping[str, Key] = {
 MERGED = ("collectives", "hosts", "nvme")
 """Overrides that change some keys of a mapping and leave the others."""
 MOST_NODES = 1 << 20
+MOST_SEEDS, MOST_FLOWS = 1 << 31, 1 << 10
 
 
 def _holds(base: Data, over: Data) -> Data:
@@ -271,7 +275,23 @@ def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:
         spines=section.integer("spines", 0, low=0),
         nodes_per_pod=section.integer("nodes_per_pod", 0, low=0, high=MOST_NODES),
         pod_oversubscription=section.number("pod_oversubscription", 1.0, low=0.01, high=1000),
+        **_routing(section),
     )
+
+
+def _routing(section: DocumentPart) -> dict[str, Any]:
+    """How flows find their uplinks."""
+    routing = section.text("routing", "adaptive")
+    if routing not in ROUTINGS:
+        raise section.fail("routing", str(UnknownName("routing", routing, ROUTINGS)))
+    for key in ("seed", "flows_per_pair"):
+        if key in section.data and routing == "adaptive":
+            raise section.fail(key, f"{key!r} does not apply to adaptive routing, which spreads evenly; routing: ecmp")
+    return {
+        "routing": routing,
+        "seed": section.integer("seed", 0, low=0, high=MOST_SEEDS),
+        "flows_per_pair": section.integer("flows_per_pair", 1, low=1, high=MOST_FLOWS),
+    }
 
 
 def _with_constants(document: Document) -> dict[str, Any]:

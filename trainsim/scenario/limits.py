@@ -24,8 +24,6 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
             yield Fault(
                 f"what_if.{k}.jitter", "not simulated of one thing; simulation.jitter = 0.015 draws one of all GPUs"
             )
-        if "fail" in entry.model_fields_set:
-            yield Fault(f"what_if.{k}.fail", "fail is not simulated yet; slow, delay and skip are")
     if spec.simulation.steps > MOST_STEPS:
         yield Fault("simulation.steps", f"more than {MOST_STEPS} steps tell nothing new; the period is the same")
 

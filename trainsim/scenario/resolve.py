@@ -16,6 +16,7 @@ from trainsim.scenario import checks, layout
 from trainsim.scenario.activation_rules import check_activations
 from trainsim.scenario.context import Context, carried
 from trainsim.scenario.context_rules import check_context_parallel, resolve_neighbours, resolve_way
+from trainsim.scenario.faults import with_faults
 from trainsim.scenario.frozen_rules import check_frozen
 from trainsim.scenario.jitter import find_jitter
 from trainsim.scenario.limits import limits, model_limits
@@ -61,6 +62,7 @@ def resolve(context: Context) -> Resolved:
     for fault in model_limits(model, spec):
         context.require(fault, NotBuilt)
     allocation = find_allocation(context, cluster)
+    cluster = with_faults(context, cluster, allocation)
     gpus = allocation.ranks(cluster.ranks)
     parallel = _parallel(context, model, framework, gpus=gpus, gpus_per_node=cluster.gpus_per_node)
     training = resolve_training(context, model, cluster, framework, parallel)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from trainsim.scenario.fields import Factor, NotNegative, ScenarioSection, Seconds
 
@@ -31,6 +31,51 @@ class SlowSpec(ScenarioSection):
         return self
 
 
+class FailSpec(ScenarioSection):
+    """Something of the network that is out of service the whole time: a ``nic`` or its cable (``link``), so many more
+    uplinks (``count``) of the leaf or pod called ``uplink``, a ``leaf``, a ``rail`` (a number) or a ``spine``."""
+
+    nic: str | None = None
+    link: str | None = None
+    uplink: str | None = None
+    count: NotNegative = 1
+    leaf: str | None = None
+    rail: NotNegative | None = None
+    spine: str | None = None
+
+    @model_validator(mode="after")
+    def _one_target(self) -> FailSpec:
+        if sum(t is not None for t in (self.nic, self.link, self.uplink, self.leaf, self.rail, self.spine)) != 1:
+            raise ValueError("name one thing that fails: nic, link, uplink, leaf, rail or spine")
+        if self.uplink is None and "count" in self.model_fields_set:
+            raise ValueError("count is of uplinks; name the leaf whose uplinks fail: uplink: leaf0")
+        return self
+
+
+class FlapSpec(ScenarioSection):
+    """A ``link`` or a ``nic`` with a part of its bandwidth (``factor``; 0: nothing gets through) for some time of the
+    run: ``from`` and ``until`` are seconds after it began."""
+
+    link: str | None = None
+    nic: str | None = None
+    since: Seconds = Field(alias="from")
+    until: Seconds
+    factor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _one_target(self) -> FlapSpec:
+        if (self.link is None) == (self.nic is None):
+            raise ValueError("name one thing that flaps: link or nic")
+        if self.until <= self.since:
+            raise ValueError(f"ends at {self.until:g} s, before it begins at {self.since:g} s; until is the later one")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As a file has it."""
+        return {("from" if key == "since" else key): value for key, value in inner(self).items()}
+
+
 class DelaySpec(ScenarioSection):
     """One rank loses time once in the step, before its first work of the kind ``at``."""
 
@@ -46,16 +91,17 @@ class SkipSpec(ScenarioSection):
 
 
 class WhatIfSpec(ScenarioSection):
-    """One perturbation. This version cannot simulate ``jitter`` and ``fail`` yet."""
+    """One perturbation. ``jitter`` of one thing cannot be simulated."""
 
     slow: SlowSpec | None = None
     delay: DelaySpec | None = None
     skip: SkipSpec | None = None
     jitter: Any = None
-    fail: Any = None
+    fail: FailSpec | None = None
+    flap: FlapSpec | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> WhatIfSpec:
         if len(self.model_fields_set) != 1:
-            raise ValueError("write one of slow, delay, skip, jitter or fail per entry of the list")
+            raise ValueError("write one of slow, delay, skip, fail, flap or jitter per entry of the list")
         return self

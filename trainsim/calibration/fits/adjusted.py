@@ -32,6 +32,10 @@ class Adjusted:
         return self.cluster.gpus_per_node
 
     @property
+    def flows_per_pair(self) -> int:
+        return self.cluster.flows_per_pair
+
+    @property
     def line_rate(self) -> Floats:
         return self.cluster.line_rate
 
@@ -61,12 +65,12 @@ class Adjusted:
     def rings(self, members: Ints, /) -> tuple[tuple[Ints, float], ...]:
         return self.cluster.rings(members)
 
-    def routes(self, src: Ints, dst: Ints, /) -> tuple[Ints, Ints]:
+    def routes(self, src: Ints, dst: Ints, flow: int = 0, /) -> tuple[Ints, Ints]:
         """Those of the cluster, each looked up once: every try asks for the same ones."""
         memo = self.cluster.memo
-        key = ("routes", src.tobytes(), dst.tobytes())
+        key = ("routes", src.tobytes(), dst.tobytes(), flow)
         if key not in memo:
-            memo[key] = self.cluster.routes(src, dst)
+            memo[key] = self.cluster.routes(src, dst, flow)
         found: tuple[Ints, Ints] = memo[key]
         return found
 
