@@ -13,11 +13,12 @@ from trainsim.engine.fairshare import FLOOR
 CLOSE = 1e-12
 
 
-def fair_rates(activities):
+def fair_rates(activities, lost=None):
     """Max-min by its definition: nobody can get more unless somebody who has no more gets less.
 
-    *activities* are (loads, holds), dicts from resource to fraction.
+    *activities* are (loads, holds), dicts from resource to fraction; *lost* is what outages take of a resource.
     """
+    lost = lost or {}
     free = defaultdict(lambda: 1.0)
     for _, holds in activities:
         for r, amount in holds.items():
@@ -28,7 +29,7 @@ def fair_rates(activities):
         for r in {r for k in growing for r, x in activities[k][0].items() if x > 0}:
             taken = sum(a[0].get(r, 0.0) * rates[k] for k, a in enumerate(activities) if k not in growing)
             wanted = sum(activities[k][0].get(r, 0.0) for k in growing)
-            room[r] = max(0.0, max(free[r], FLOOR) - taken) / wanted
+            room[r] = max(0.0, max(free[r], FLOOR) - lost.get(r, 0.0) - taken) / wanted
         level = min([1.0, *room.values()])
         full = {r for r, x in room.items() if x <= level + CLOSE}
         stopped = {k for k in growing if level >= 1.0 or any(activities[k][0].get(r, 0.0) > 0 for r in full)}
@@ -72,19 +73,27 @@ class Oracle:
                 pass
             if not self.running:
                 break
-            rates = fair_rates([(a.loads, a.holds) for a in self.running])
-            step = min(a.left / rate for a, rate in zip(self.running, rates, strict=True))
-            self.now += step
+            lost, change = self.outages()
+            rates = fair_rates([(a.loads, a.holds) for a in self.running], lost)
+            ends = [a.left / rate for a, rate in zip(self.running, rates, strict=True) if rate > 0]
+            step = min([*ends, change - self.now])
+            self.now = change if step == change - self.now else self.now + step
             over = []
             for a, rate in zip(self.running, rates, strict=True):
                 a.left -= rate * step
-                if a.left <= rate * step * CLOSE + CLOSE:
+                if rate > 0 and a.left <= rate * step * CLOSE + CLOSE:
                     over.append(a)
             self.running = [a for a in self.running if a not in over]
             for a in over:
                 a.done(a)
         finished = all(self.at[chain] == len(self.todo[chain]) for chain in self.todo)
         return dict(self.spans) if finished else None
+
+    def outages(self):
+        """What is lost of resources now, and when that changes next."""
+        times = sorted({time for o in self.system.outages for time in (o.since, o.until) if time > self.now})
+        lost = {o.resource: o.lost for o in self.system.outages if o.since <= self.now < o.until}
+        return lost, times[0] if times else float("inf")
 
     def move(self, chain):
         """Go on with one instruction, if no time has to pass first."""

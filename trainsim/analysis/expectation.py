@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trainsim.analysis.critical import CriticalPath
 from trainsim.analysis.kinds import COLUMN
 from trainsim.analysis.lanes import Lane, Lanes
-from trainsim.contracts.job import Delay, Job, Skip, Slow
+from trainsim.contracts.job import Delay, Flap, Job, Skip, Slow
 from trainsim.units import format_time
 
 PASSES = "passes and messages"
@@ -165,7 +165,10 @@ def slow_things(job: Job) -> tuple[str, ...]:
     return tuple(_words(job, what) for what in job.what_if if not isinstance(what, Skip))
 
 
-def _words(job: Job, what: Slow | Delay) -> str:
+def _words(job: Job, what: Slow | Delay | Flap) -> str:
+    if isinstance(what, Flap):
+        left = f"at {what.factor:.3g} of the bandwidth" if what.factor else "down"
+        return f"{what.links[0]} {left} from {format_time(what.since)} to {format_time(what.until)}"
     if isinstance(what, Delay):
         return f"rank {what.rank} loses {format_time(what.seconds)} before its first {what.at}"
     if what.links:

@@ -187,6 +187,17 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flap:
+    """``links`` (by name) keep ``factor`` of their bandwidth from ``since`` to ``until``, seconds after the run began;
+    0: nothing gets through, and waits."""
+
+    links: tuple[str, ...]
+    since: float
+    until: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
     """One rank loses ``seconds`` once, before its first ``at`` (forward | backward | optimizer)."""
 
@@ -232,7 +243,7 @@ class Job:
     training: Training
     allocation: Allocation = field(default_factory=Allocation)
     algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
-    what_if: tuple[Slow | Delay | Skip, ...] = ()
+    what_if: tuple[Slow | Delay | Skip | Flap, ...] = ()
     paged_out: Mapping[int, float] = field(default_factory=dict)  # pipeline rank -> bytes of paged states on the host
     detail: str = "op"  # op | layer | block
     fold: bool = True

@@ -8,6 +8,7 @@ of each rank; ``sm`` and ``hbm`` say where.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,12 +96,22 @@ class Communicator:
         return len(self.group_of) == 2
 
 
+class Outage(NamedTuple):
+    """A resource that lacks the part ``lost`` of its capacity from ``since`` to ``until``, seconds after the start."""
+
+    resource: int
+    since: float
+    until: float
+    lost: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class System:
     """Everything that takes part in a step. ``slow`` multiplies the kernel times of a rank.
 
     ``owner[resource]`` is a rank without whose own post or kernel nothing uses the resource, or -1.
-    ``sm[rank]`` and ``hbm[rank]`` are resources, or -1 where they can never be full.
+    ``sm[rank]`` and ``hbm[rank]`` are resources, or -1 where they can never be full. ``outages`` of one resource do not
+    overlap, and nobody owns it.
     """
 
     programs: tuple[Program, ...]
@@ -111,6 +122,7 @@ class System:
     sm: Ints
     hbm: Ints
     owner: Ints
+    outages: tuple[Outage, ...] = ()
     names: tuple[str, ...] = field(default=(), repr=False)
 
     @property

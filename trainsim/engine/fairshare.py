@@ -11,11 +11,13 @@ from trainsim.contracts.system import FLOOR as FLOOR
 class Use(NamedTuple):
     """What one activity (or one class of them) takes of each resource at rate 1, its top rate: fractions in grains.
 
-    ``loads`` are proportional to the rate; ``holds`` are taken for as long as it runs, whatever its rate.
+    ``loads`` are proportional to the rate; ``holds`` are taken for as long as it runs, whatever its rate. ``lost`` is
+    what an outage takes away: it may leave nothing, and then who loads the resource has rate 0.
     """
 
     loads: tuple[tuple[int, float], ...] = ()
     holds: tuple[tuple[int, float], ...] = ()
+    lost: tuple[tuple[int, float], ...] = ()
 
 
 def max_min(uses: Sequence[Use]) -> list[float]:
@@ -48,13 +50,18 @@ def max_min(uses: Sequence[Use]) -> list[float]:
 
 
 def _free(uses: Sequence[Use]) -> dict[int, float]:
-    """What the holds leave of each resource that something loads."""
+    """What holds and outages leave of each resource that something loads."""
     left = dict.fromkeys((r for u in uses for r, _ in u.loads), 1.0)
     for u in uses:
         for r, amount in u.holds:
             if r in left:
                 left[r] -= amount
-    return {r: max(x, FLOOR) for r, x in left.items()}
+    left = {r: max(x, FLOOR) for r, x in left.items()}
+    for u in uses:
+        for r, amount in u.lost:
+            if r in left:
+                left[r] = max(0.0, left[r] - amount)
+    return left
 
 
 def _sums(uses: Sequence[Use], some: Sequence[int]) -> dict[int, float]:

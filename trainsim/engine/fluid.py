@@ -193,9 +193,15 @@ class SharedResources:
             if rate != activity.rate:  # whose rate stays is not touched: no rounding that depends on others
                 self._advance(activity, now)
                 activity.rate = rate
-                activity.timer = self.clock.call(activity.phase_over, ticks(activity.left / rate, self.tick))
+                activity.timer = self._ends(activity)
             elif activity.timer is None:  # it was alone, and is not slowed
                 activity.timer = self.clock.call(activity.phase_over, activity.since + self._rest(activity) - now)
+
+    def _ends(self, activity: Activity) -> Event:
+        """The end of the phase of an activity at its rate; nothing that happens where nothing gets through."""
+        if not activity.rate:
+            return Event(self.clock)
+        return self.clock.call(activity.phase_over, ticks(activity.left / activity.rate, self.tick))
 
     def _rest(self, activity: Activity) -> float:
         """Seconds that the phase of an activity takes from ``since`` on, alone."""

@@ -8,6 +8,7 @@ are written again for each that was left out.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,7 @@ class Island:
         self.turns = [turn for actor in actors for turn in actor.turns.values()]
         self.chains = [track.chain for track in tracks]
         self.writers = [*self.chains, *lanes]
+        self.changes: Sequence[float] = ()  # times at which resources do not stay as they are, rising
 
     def state(self, microbatch: int) -> State | None:
         """How it is now, or None if it is not alone; to count from the *microbatch* of some chain."""
@@ -96,7 +98,8 @@ class Island:
         if before.view.facts != after.view.facts or before.view.origin >= after.view.origin:
             return False
         advance = self._advance(before, after)
-        times = 0 if advance is None else self._times(before, advance)
+        most = self._until_changed(before.view.now, after.view.now)
+        times = 0 if advance is None or not most else min(most, self._times(before, advance))
         if advance is None or times < WORTH:
             return False
         rows = np.zeros(self.records, np.int64)
@@ -139,6 +142,14 @@ class Island:
             alike_for = (alike(old, fresh, at, advance.microbatches) for at in about.get(flags, ()))
             times = min([times, *alike_for, self._until_woken(flags, fresh, advance)])
         return times
+
+    def _until_changed(self, before: float, after: float) -> int:
+        """For how many more periods, of which the last was from *before* to *after*, resources stay as they were."""
+        ahead = bisect_right(self.changes, before)
+        if ahead == len(self.changes):
+            return sys.maxsize
+        times = int((self.changes[ahead] - after) // (after - before))
+        return max(0, times - 1)
 
     def _until_woken(self, flags: Flags, fresh: bytes, advance: Advance) -> int:
         """For how many more periods a chain that does not move is left waiting, if each sets *fresh*, further on."""

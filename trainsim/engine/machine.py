@@ -13,6 +13,7 @@ from trainsim.engine.chain import Chain
 from trainsim.engine.clock import Clock
 from trainsim.engine.compile import Compiler
 from trainsim.engine.fluid import SharedResources, Uses
+from trainsim.engine.outages import begin_outages, changes
 from trainsim.engine.quiet import Quietness, quietness
 from trainsim.engine.rehearsal import Room
 from trainsim.engine.steady import watch
@@ -53,7 +54,8 @@ def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
     for program, stretches in quiet.stretches.items():
         weaver.weave(program, stretches)
     if merge and leap:
-        watch(clock, actors, chains, compiler.lanes)
+        watch(clock, actors, chains, compiler.lanes, changes(quotient.outages, tick))
+    begin_outages(compiler.shared, quotient.outages)
     for chain in chains:
         clock.carry_out(chain.process(), chain)
     clock.run_out()

@@ -27,8 +27,11 @@ LOOKS = 16  # for which a moment is remembered at least
 FADES = 4  # or this part of all looks
 
 
-def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes: Sequence[Chain]) -> None:
-    """Have what repeats in *chains* carried out once. They have not started; *lanes* are those of their messages."""
+def watch(
+    clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes: Sequence[Chain], changes: Sequence[float]
+) -> None:
+    """Have what repeats in *chains* carried out once. They have not started; *lanes* are those of their messages, and
+    *changes* the times at which a resource does not stay as it is."""
     if all(int(chain.tasks.microbatch.max(initial=0)) < MANY for chain in chains):
         return
     tracks = [Track(chain) for chain in chains]
@@ -38,6 +41,7 @@ def watch(clock: Clock, actors: Sequence[Actor], chains: Sequence[Chain], lanes:
         if reference.often.any():
             own_lanes = [lane for lane in lanes if lane.rank_class in classes]
             island = Island(clock, some, [actors[c] for c in sorted(classes)], own_lanes, len(chains) + len(lanes))
+            island.changes = changes
             Watcher(island, reference).go_on()
 
 

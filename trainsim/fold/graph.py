@@ -52,7 +52,7 @@ def graph_of(system: System) -> Graph:
     for own in (system.sm, system.hbm):
         rank = np.flatnonzero(own >= 0)
         edges.add(rank, node[own[rank]])
-    colours.add(np.zeros(len(used)))
+    colours.add(_outages(system)[used])
     return Graph(
         colour=np.concatenate(colours.parts),
         a=np.concatenate(edges.a),
@@ -62,6 +62,18 @@ def graph_of(system: System) -> Graph:
         resources_at=resources_at,
         used=used,
     )
+
+
+def _outages(system: System) -> Ints:
+    """Per resource a number of the outages that it has: the same for those that have the same."""
+    of: dict[int, list[tuple[float, float, float]]] = {}
+    for resource, *when in system.outages:
+        of.setdefault(resource, []).append((when[0], when[1], when[2]))
+    number: dict[tuple[tuple[float, float, float], ...], int] = {}
+    out = np.zeros(system.resources, np.int64)
+    for resource, every in of.items():
+        out[resource] = number.setdefault(tuple(sorted(every)), len(number) + 1)
+    return out
 
 
 def used_resources(system: System) -> Ints:

@@ -92,7 +92,10 @@ def _most_at_one_time(system: System) -> Floats:
             total += foreign * max(sum(peers in posted for posted in h.posts.values()) for h in habits)
     for chain in dict.fromkeys(name for h in habits for name in h.posts):
         total += _busiest(system, habits, chain, collectives, system.program_of[reference])
-    return total
+    lost = np.zeros(system.resources)
+    for outage in system.outages:
+        lost[outage.resource] = max(lost[outage.resource], outage.lost)
+    return total + np.where(total > 0, lost, 0.0)
 
 
 def _busiest(

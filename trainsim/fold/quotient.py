@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainsim.contracts.groups import Peers
-from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern, System
+from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Outage, Pattern, System
 from trainsim.fold.graph import Graph, graph_of, row_ids
 from trainsim.fold.refine import refine
 
@@ -53,6 +53,7 @@ class Quotient:
 
     ``group_of[communicator, label][rank class]`` is a group class or -1; ``sm`` and ``hbm`` are the resource class of
     each rank class, or -1. ``owned``: nothing uses a resource of the class without its own rank's post or kernel.
+    ``outages`` are those of the classes of resources.
     """
 
     system: System
@@ -64,6 +65,7 @@ class Quotient:
     sm: Ints
     hbm: Ints
     owned: Bools
+    outages: tuple[Outage, ...] = ()
     rounds: int = 0
 
     @property
@@ -94,7 +96,7 @@ def _folded(system: System) -> Quotient:
 def _content(system: System) -> tuple[object, ...]:
     """All that the classes of *system* depend on: who runs the same program, and who uses what with whom."""
     columns: list[Ints | Bools | Floats] = [system.program_of, system.slow, system.sm, system.hbm, system.owner]
-    names: list[object] = [system.resources]
+    names: list[object] = [system.resources, system.outages]
     for peers, communicator in system.communicators.items():
         names += [peers, communicator.groups, tuple(communicator.patterns), len(communicator.group_of)]
         columns += communicator.group_of
@@ -143,6 +145,7 @@ def _quotient(system: System, graph: Graph, colour: Ints, rounds: int) -> Quotie
         sm=_own(system.sm, representative, of),
         hbm=_own(system.hbm, representative, of),
         owned=owned,
+        outages=tuple(o._replace(resource=int(of[o.resource])) for o in system.outages if seen[o.resource]),
         rounds=rounds,
     )
 

@@ -19,6 +19,7 @@ from trainsim.errors import InvalidProgram
 from trainsim.garbage import no_search_for_cycles
 from trainsim.program.jitter import noisy_programs, slow_gpus
 from trainsim.program.network import Network
+from trainsim.program.outages import outages
 from trainsim.program.parts import Parts, work_out
 from trainsim.program.rollout import RolloutPlan, rollout_plan, with_rollout
 from trainsim.program.step import delayed, rank_program
@@ -127,8 +128,11 @@ def communicators(draft: Draft) -> Draft:
 
 
 def link_owners(draft: Draft) -> Draft:
-    """Which links a single rank has to itself: what nobody else loads can never be full without it."""
-    return replace(draft, owner=_owners(draft.parts.job, draft.communicators))
+    """Which links a single rank has to itself: what nobody else loads can never be full without it. Links that are
+    down for a while belong to nobody."""
+    owner = _owners(draft.parts.job, draft.communicators)
+    owner[[outage.resource for outage in outages(draft.parts.job)]] = -1
+    return replace(draft, owner=owner)
 
 
 def gpu_shares(draft: Draft) -> Draft:
@@ -189,6 +193,7 @@ def _system(draft: Draft) -> System:
         sm=links + rank,
         hbm=links + ranks + rank,
         owner=np.concatenate([draft.owner, rank, rank]),
+        outages=outages(draft.parts.job),
     )
 
 

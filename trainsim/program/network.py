@@ -17,9 +17,10 @@ from trainsim.collectives.place import place
 from trainsim.collectives.traffic import instant
 from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers, Queue
 from trainsim.contracts.job import Job, Slow
-from trainsim.contracts.system import Communicator, Floats, Ints, Pattern
+from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern
 from trainsim.parallel.mesh import Mesh
 from trainsim.program.jitter import kept_of_links
+from trainsim.program.outages import outages
 from trainsim.schedules.lookup import facts
 
 FEW, MOST_KEPT = 1024, 256
@@ -148,6 +149,16 @@ class Network:
         return self.bandwidth is self.job.cluster.bandwidth
 
     @cached_property
+    def _binding(self) -> Bools:
+        """Links that can be the tightest of a way, or are for a while."""
+        down = [outage.resource for outage in outages(self.job)]
+        if not down:
+            return self.job.cluster.binding
+        binding = self.job.cluster.binding.copy()
+        binding[down] = True
+        return binding
+
+    @cached_property
     def _layout(self) -> tuple[object, ...]:
         """What patterns depend on, machine and algorithms aside: jobs that have it in common have the same ones."""
         sent = self.job.framework.communication
@@ -221,7 +232,7 @@ class Network:
             pattern = self._pattern(*key, self.members(peers))
             # Links count as binding by the ways of collectives alone: what else is on the way may be broken, or shared.
             usual = self._healthy and not self.job.uses_host
-            self._patterns[key] = pattern.only(self.job.cluster.binding[pattern.use_resource]) if usual else pattern
+            self._patterns[key] = pattern.only(self._binding[pattern.use_resource]) if usual else pattern
         return self._patterns[key]
 
     def communicators(self, used: Iterable[tuple[Peers, str]]) -> dict[Peers, Communicator]:
@@ -235,7 +246,7 @@ class Network:
 
     def _kept(self, peers: Peers, operations: tuple[str, ...]) -> Communicator:
         """A communicator, the same one for all jobs of few ranks that have their layout in common: a sweep has many."""
-        if not self._healthy or self.mesh.ranks > FEW:
+        if not self._healthy or self.mesh.ranks > FEW or outages(self.job):
             return self._communicator(peers, operations)
         kept: dict[object, Communicator] = self.job.cluster.memo.setdefault("communicators", {})
         chosen = tuple(self.job.algorithm.get(operation, "auto") for operation in operations)

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trainsim.contracts.allocation import Allocation
-from trainsim.contracts.job import Delay, Skip, Slow
+from trainsim.contracts.job import Delay, Flap, Skip, Slow
 from trainsim.errors import NotBuilt, ScenarioError
 from trainsim.hardware.cluster import Cluster
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
 from trainsim.scenario.placement import placed_nodes
-from trainsim.scenario.what_if_section import SlowSpec
+from trainsim.scenario.what_if_section import FlapSpec, SlowSpec
 
 Ints = npt.NDArray[np.int64]
 BESIDE = ("delayed_update", "pipeline_read", "pipeline_write")
@@ -23,13 +23,15 @@ BESIDE = ("delayed_update", "pipeline_read", "pipeline_write")
 
 def perturbations(
     context: Context, cluster: Cluster, allocation: Allocation, *, flushes: bool
-) -> tuple[Slow | Delay | Skip, ...]:
+) -> tuple[Slow | Delay | Skip | Flap, ...]:
     """What goes wrong in ``what_if``, with the ranks and links that are meant; *flushes*: whether steps have an end."""
-    out: list[Slow | Delay | Skip] = []
+    out: list[Slow | Delay | Skip | Flap] = []
     ranks = allocation.ranks(cluster.ranks)
     for k, entry in enumerate(context.spec.what_if):
         if entry.slow:
             out.append(_slow(context, f"what_if.{k}.slow", entry.slow, cluster, allocation))
+        if entry.flap:
+            out.append(_flap(context, f"what_if.{k}.flap", entry.flap, cluster))
         if entry.delay:
             _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, ranks, "rank")
             out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
@@ -61,10 +63,20 @@ def _slow(context: Context, key: str, slow: SlowSpec, cluster: Cluster, allocati
         named = f"{key}.{'gpu' if slow.rank is None else 'rank'}"
         _inside(context, named, number, allocation.ranks(cluster.ranks), "rank")
         return Slow(factor=factor, ranks=(number,))
-    name = (slow.link if slow.nic is None else slow.nic) or ""
-    with context.at(f"{key}.{'link' if slow.nic is None else 'nic'}"):
+    return Slow(factor=factor, links=(_links(context, key, slow, cluster),))
+
+
+def _flap(context: Context, key: str, flap: FlapSpec, cluster: Cluster) -> Flap:
+    name = _links(context, key, flap, cluster)
+    return Flap(links=(name,), since=flap.since, until=flap.until, factor=flap.factor)
+
+
+def _links(context: Context, key: str, spec: SlowSpec | FlapSpec, cluster: Cluster) -> str:
+    """The name of the links that are meant, which are there."""
+    name = (spec.link if spec.nic is None else spec.nic) or ""
+    with context.at(f"{key}.{'link' if spec.nic is None else 'nic'}"):
         cluster.find_links(name)
-    return Slow(factor=factor, links=(name,))
+    return name
 
 
 def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
