@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from trainsim.errors import TrainsimError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_config, import_sources
 from trainsim.importers.source import Source, read_source
 
@@ -30,7 +30,8 @@ SPOTS = (
 """What is put in the place of something in a file."""
 USUAL = {
     "model": "llama-2-7b", "cluster.topology": "dgx_a100", "model.layers": 32, "model.hidden": 4096, "model.heads": 32,
-    "model.vocab": 32000,
+    "model.vocab": 32000, "cluster.gpu": "a100-sxm4-80gb", "cluster.nic_bandwidth": "200Gbps",
+    "cluster.nodes_per_leaf": 4, "cluster.topology.base": "dgx_a100",
 }  # fmt: skip
 """What completes a scenario of which files say less."""
 
@@ -108,7 +109,12 @@ def survives(source: Source, text: str, others: list[Source], kind: str = "") ->
     try:
         imported = import_sources([changed, *others], kind=kind)
         if imported.missing:
-            imported = import_sources([changed, *others], {key: USUAL[key] for key in imported.missing}, kind=kind)
+            usual = {key: USUAL[key] for key in imported.missing if key in USUAL}
+            imported = import_sources([changed, *others], usual, kind=kind)
+        if imported.is_machine:
+            assert imported.cluster.bandwidth.min() > 0
+            assert all(remark.words for remark in imported.compared)
+            return True
         imported.complete.resolve()
     except TrainsimError:
         return True

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainsim.errors import TrainsimError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_sources
 from trainsim.importers.source import Source
 

@@ -8,8 +8,8 @@ import yaml
 
 from trainsim.errors import TrainsimError
 from trainsim.importers.adapters import TARGETS
-from trainsim.importers.combining import Imported
 from trainsim.importers.hub import catalogue_name
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_config, import_sources
 from trainsim.importers.source import Source
 from trainsim.models.adapters import members

@@ -10,9 +10,9 @@ import pytest
 from tests.importing import CASES
 from trainsim.analysis.throughput import throughput
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported
 from trainsim.importers.formats.megatron_arguments import KNOWN, meaning
 from trainsim.importers.formats.megatron_parallel import balanced
+from trainsim.importers.imported import Imported
 from trainsim.importers.importer import importers
 from trainsim.importers.importing import import_config, import_sources, importer_of
 from trainsim.importers.source import Source

@@ -8,8 +8,8 @@ import pytest
 
 from tests.importing import CASES
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported
 from trainsim.importers.formats.megatron_arguments import meaning
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_config, import_sources, importer_of
 from trainsim.importers.source import Source
 from trainsim.importers.tables import table

@@ -14,8 +14,6 @@ FILES = {
     "model.safetensors": (b"\x00", "weights of a model; the sizes of the model stand in the config.json"),
     "snapshot.pickle": (b"\x80\x04", "a snapshot of CUDA memory"),
     "ring.xml": (b'<algo name="ring" coll="allreduce" ngpus="4"/>', "a collective algorithm of MSCCL"),
-    "graph.xml": (b'<graphs version="1"></graphs>', "rings and trees that NCCL has chosen"),
-    "topo.xml": (b"<?xml version='1.0'?><!-- a\nb -->\n<system version='1'/>", "the topology of one machine as NCCL"),
     "order.csv": (b"0F0,0F1,0I0,0W0\n1F0,1F1,1I0,1W0\n", "--set pipeline.schedule=FILE.csv"),
     "nccl.log": (b"# nThread 1 nGpus 8 minBytes 8 maxBytes 16\n", "the output of nccl-tests"),
     "workload.txt": (b"HYBRID_TRANSFORMER_FWD_IN_BCKWD ep: 2\n12\n", "a workload of SimAI"),
@@ -26,10 +24,7 @@ FILES = {
     "topology.txt": (b"10 4 2 4 20 H800\n1 2\n", "a topology of SimAI or ns-3"),
     "golden.json": (b'{"lm loss": {"values": {"1": 10.2}}}', "golden values of Megatron-LM"),
     "train.log": (b" iteration 1/ 10 | elapsed time per iteration (ms): 900.1 |", "the log of a training run"),
-    "ib.txt": (b"# Topology file: ibnetdiscover\nvendid=0x2c9\n", "InfiniBand cables as ibnetdiscover"),
     "fabric.yaml": (b"# x\nswitches:\n  a:\n    nodes: [n1]\n", "a model of a fabric for topograph"),
-    "topology.conf": (b"SwitchName=s1 Nodes=n[1-4]\n", "a topology for Slurm"),
-    "matrix.txt": (b"\tGPU0\tGPU1\nGPU0\t X \tNV12\n", "the matrix of nvidia-smi topo -m"),
 }
 
 

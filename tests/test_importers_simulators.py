@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_sources, importer_of
 from trainsim.importers.source import Source
 

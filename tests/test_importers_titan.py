@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_sources
 from trainsim.importers.source import Source
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_sources
 from trainsim.importers.source import Source
 

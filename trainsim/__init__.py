@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from trainsim.calibration.calibrating import calibrate as calibrate
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
-    from trainsim.hardware.cluster import load_topology as topology
     from trainsim.importers.importing import import_config as import_config
+    from trainsim.importers.topology.reading import topology as topology
     from trainsim.models.reading import load_model as model
     from trainsim.replaying import replay as replay
     from trainsim.replaying import schedule as schedule
@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Scenario": "trainsim.scenario.scenario:Scenario",
     "Result": "trainsim.result.result:Result",
-    "topology": "trainsim.hardware.cluster:load_topology",
+    "topology": "trainsim.importers.topology.reading:topology",
     "validate": "trainsim.validation.scoring:validate",
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",

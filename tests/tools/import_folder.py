@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.importing import USUAL
 from trainsim.cli.reading import changes_of
 from trainsim.errors import TrainsimError
-from trainsim.importers.combining import Imported
+from trainsim.importers.imported import Imported
 from trainsim.importers.importing import import_config
 
 BARE = {"simulation.detail": "block"}

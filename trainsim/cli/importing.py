@@ -18,7 +18,8 @@ def import_files(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that describe one job together.")],
     changes: Sets = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the scenario here (.yaml).")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write the scenario, or the topology, here (.yaml)."),
     ] = None,
     kind: Annotated[
         str, typer.Option("--as", metavar="NAME", help="What the file is, from `trainsim list importers`.")
@@ -28,15 +29,18 @@ def import_files(
     """Turn files of other tools into a scenario.
 
     What became of every key is told. Several files combine: a config.json, a ds_config.json, a launch script, a TOML or
-    YAML of a framework.
+    YAML of a framework. Files of a machine alone (NCCL's topology, nvidia-smi topo -m, Slurm's or InfiniBand's network,
+    a graph) become a topology.
     """
     from trainsim.importers.importing import import_config
     from trainsim.importers.sections import import_sections
 
     if out and out.suffix not in (".yaml", ".yml"):
-        raise ScenarioError(f"--out {out}: a scenario is a .yaml file")
+        raise ScenarioError(f"--out {out}: a scenario or a topology is a .yaml file")
     imported = import_config(files, changes_of(changes), kind=kind)
-    if not imported.missing:
+    if not imported.missing and imported.is_machine:
+        _ = imported.cluster
+    elif not imported.missing:
         imported.complete.resolve()  # what cannot be is refused now, with the user's own key
     if out:
         try_writing(out)

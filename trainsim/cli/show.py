@@ -11,7 +11,7 @@ from trainsim.cli.memory import show_memory
 from trainsim.cli.options import Json, Names, Sets
 from trainsim.cli.reading import load
 from trainsim.cli.step import show_step
-from trainsim.cli.writing import print_json, print_lines, render, save_figure, try_drawing
+from trainsim.cli.writing import print_json, print_lines, render, save_figure, slug, try_drawing, try_writing
 
 if TYPE_CHECKING:
     from trainsim.documents.catalogue import Catalogue
@@ -25,14 +25,27 @@ Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Dra
 def show_topology(
     name: Named,
     nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", help="How many nodes; default: its own.")] = None,
-    out: Drawing = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Draw it here (.svg, .png, .pdf), or write its graph (.graphml, .json)."
+        ),
+    ] = None,
 ) -> None:
-    """What is in a machine, and a picture of it."""
-    from trainsim.hardware.cluster import load_topology
+    """What is in a machine, and a picture of it, or its graph as a file."""
     from trainsim.hardware.draw import describe
+    from trainsim.hardware.graph_files import WRITERS, graph_text
+    from trainsim.importers.topology.reading import topology
 
-    cluster = load_topology(name, nodes=nodes)
-    file = out or Path("out") / f"{cluster.name}.svg"
+    cluster = topology(name, nodes=nodes)
+    file = out or Path("out") / f"{slug(cluster.name)}.svg"
+    if file.suffix in WRITERS:
+        try_writing(file)
+        text = graph_text(cluster, file.suffix)
+        print_lines(describe(cluster))
+        file.write_text(text, encoding="utf-8")
+        print_lines([f"Written: {file}"])
+        return
     try_drawing(file)
     print_lines(describe(cluster))
     save_figure(cluster.draw(), file)

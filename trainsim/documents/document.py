@@ -71,10 +71,11 @@ class Document:
         return hash(self.content)
 
 
-def text_of(path: Path, shown: str, error: type[TrainsimError] = InvalidData) -> str:
-    """The text of the regular file at *path*, called *shown* in messages; *error* if it cannot be one."""
+def text_of(path: Path, shown: str, error: type[TrainsimError] = InvalidData, most: int = MOST_BYTES) -> str:
+    """The text of the regular file at *path*, called *shown* in messages; *error* if it cannot be one, or is
+    longer than *most* bytes."""
     try:
-        return _TEXTS.of(path, lambda: _text(path, shown, error))
+        return _TEXTS.of(path, lambda: _text(path, shown, error, most))
     except UnicodeDecodeError as fault:
         raise error(f"{shown}: cannot be read: not UTF-8 text ({fault.reason} at byte {fault.start})") from None
     except OSError as fault:
@@ -83,13 +84,13 @@ def text_of(path: Path, shown: str, error: type[TrainsimError] = InvalidData) ->
         raise error(f"{shown!r}: cannot be read: {fault}") from None
 
 
-def _text(path: Path, shown: str, error: type[TrainsimError]) -> str:
+def _text(path: Path, shown: str, error: type[TrainsimError], most: int) -> str:
     if not stat.S_ISREG(path.stat().st_mode):
         raise error(f"{shown}: cannot be read: it is {'a folder' if path.is_dir() else 'no regular file'}")
     with path.open("rb") as file:  # a little more than allowed, since a file may grow while it is read
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise error(f"{shown}: cannot be read: it is longer than {MOST_BYTES} bytes")
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise error(f"{shown}: cannot be read: it is longer than {most} bytes")
     return raw.decode("utf-8")
 
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 def node_graph(cluster: Cluster) -> nx.DiGraph[str]:
-    """One node. Devices have ``kind``; edges ``kind`` (family), ``bandwidth`` (line rate, bytes/s), ``latency`` (s)."""
+    """One node. Devices have ``kind``; edges ``kind`` (family), ``link`` (generation), ``bandwidth`` (line
+    rate, bytes/s), ``reachable`` (part of it), ``latency`` (s)."""
     graph: nx.DiGraph[str] = nx.DiGraph(name=f"a node of {cluster.name}")
     graph.add_nodes_from((name, {"kind": kind_of(name)}) for name in cluster.node.names)
     for cable in cluster.node.cables:
         for edge in ((cable.a, cable.b), (cable.b, cable.a)):
-            graph.add_edge(*edge, kind=cable.family, bandwidth=cable.bandwidth, latency=cable.latency)
+            graph.add_edge(*edge, kind=cable.family, link=cable.kind, reachable=cable.reachable)
+            graph.edges[edge].update(bandwidth=cable.bandwidth, latency=cable.latency)
     return graph
 
 

@@ -177,13 +177,29 @@ def _nics(section: DocumentPart, counts: dict[str, int], absent: frozenset[str])
                 f"{count} NICs cannot be shared evenly by {gpus} GPUs; use a multiple of {gpus}, or at most {gpus}",
             )
         bandwidth, host_rate, count = bandwidth * (count // gpus), host_rate * (count // gpus), gpus
-    attach = [device for device in _devices(nics, "attach", counts) if device not in absent]
+    attach = [device for device in _attach(nics, counts) if device not in absent]
     family = link_kinds()[kind].family
     cables = [
         Cable(attach[i * len(attach) // count], f"nic{i}", kind, family, host_rate, reachable, latency)
         for i in range(count)
     ]
     return count, bandwidth, cables
+
+
+def _attach(nics: DocumentPart, counts: dict[str, int]) -> tuple[str, ...]:
+    """The devices that NICs hang on: a range, or a list with the device of each."""
+    given = nics.data.get("attach")
+    if not isinstance(given, list):
+        return _devices(nics, "attach", counts)
+    if not given or len(given) != nics.integer("count", high=4096):
+        raise nics.fail(
+            "attach", f"names {len(given)} devices; a list has one for each of the {nics.data['count']} NICs"
+        )
+    entries = (DocumentPart.open(nics.document, nics.path, {"attach": one}, NIC_KEYS) for one in given)
+    named = [_devices(entry, "attach", counts) for entry in entries]
+    if many := next((one for one, names in zip(given, named, strict=True) if len(names) != 1), None):
+        raise nics.fail("attach", f"{many!r} is more than one device; a list has one for each NIC")
+    return tuple(name for names in named for name in names)
 
 
 def _complexes(

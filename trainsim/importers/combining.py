@@ -5,32 +5,26 @@ Several files as one scenario: what they say together, where they contradict eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainsim.documents.catalogue import exists
 from trainsim.documents.origin import Key, Origin, key_of, value_at
 from trainsim.errors import ScenarioError, shorten
+from trainsim.hardware.topology import OVERRIDES
 from trainsim.importers.findings import Fact, Findings, Remark, flattened
+from trainsim.importers.imported import Imported
+from trainsim.importers.topology.finishing import finished
+from trainsim.importers.topology.notebook import MACHINE
 from trainsim.scenario.changes import changed, is_within
 from trainsim.scenario.named import NAMED
 
 if TYPE_CHECKING:
-    from trainsim.scenario.scenario import Scenario
+    pass
 
-NEEDED: Mapping[str, str] = {
-    "model": "add its config.json, or --set model=NAME (trainsim list models)",
-    "cluster.topology": "add --set cluster.topology=NAME (trainsim list topologies)",
-}
-"""What a scenario needs, and how to say it."""
-HOW_MANY = " and --set cluster.gpus=N"
 SECTIONS = ("name", "framework", "model", "cluster", "parallel", "pipeline", "sharding", "training", "network")
 """The order in which a scenario is written."""
 SIZES = ("model.layers", "model.hidden")
-MODEL_NEEDS = ("layers", "hidden", "heads", "vocab")
-"""What a model needs that is no name of the catalogue and starts from none."""
 BASES = ("model", *NAMED)
 """Keys whose value may be a name, from which a mapping starts."""
 ALSO_SAID_BY = {
@@ -39,84 +33,6 @@ ALSO_SAID_BY = {
     "training.global_batch": ("training.gradient_accumulation",),
 }
 """Keys that say the same in another way: what a file only implies yields to them."""
-KINDS = ("used", "ignored", "warnings", "defaults")
-"""Kinds of remarks."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Imported:
-    """What files of other tools say together.
-
-    ``scenario`` is a mapping as a scenario file has it, ``missing`` what it lacks to be one; ``used``, ``ignored``,
-    ``warnings`` and ``defaults`` are remarks about keys.
-    """
-
-    scenario: Mapping[str, Any]
-    findings: tuple[Findings, ...]
-    defaults: tuple[Remark, ...]
-    origin: Origin
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The importer of each file."""
-        return {findings.file: findings.importer for findings in self.findings}
-
-    @property
-    def used(self) -> tuple[Remark, ...]:
-        """Keys that became something."""
-        return tuple(remark for findings in self.findings for remark in findings.used)
-
-    @property
-    def ignored(self) -> tuple[Remark, ...]:
-        """Keys without effect on speed and memory."""
-        return tuple(remark for findings in self.findings for remark in findings.ignored)
-
-    @property
-    def warnings(self) -> tuple[Remark, ...]:
-        """Keys that would have an effect and are not modelled, and keys that nobody knows."""
-        return tuple(remark for findings in self.findings for remark in findings.warnings)
-
-    @property
-    def missing(self) -> dict[str, str]:
-        """What a scenario needs beyond this, and how to say it."""
-        needed = {key: way for key, way in NEEDED.items() if value_at(self.scenario, key_of(key)) is None}
-        if "cluster.topology" in needed and not ({"gpus", "nodes"} & set(self.scenario.get("cluster") or {})):
-            needed["cluster.topology"] += HOW_MANY
-        model = self.scenario.get("model")
-        if isinstance(model, Mapping) and "base" not in model and not _is_known_model(model.get("name")):
-            open_ = [key for key in MODEL_NEEDS if model.get(key) is None]
-            whole = {"model": "add its config.json, or --set model.base=NAME (trainsim list models)"}
-            sizes = {f"model.{key}": f"add --set model.{key}=N" for key in open_}
-            needed |= whole if len(open_) == len(MODEL_NEEDS) else sizes
-        return needed
-
-    @cached_property
-    def complete(self) -> Scenario:
-        """The scenario. Raises ScenarioError that says what is missing, and what a scenario raises."""
-        from trainsim.scenario.scenario import Scenario
-
-        if self.missing:
-            needs = "; ".join(f"nothing says what {key} is: {way}" for key, way in self.missing.items())
-            raise ScenarioError(f"{' and '.join(self.files)}: {needs}")
-        return Scenario(dict(self.scenario), self.origin)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        remarks = {kind: [r.to_dict() for r in getattr(self, kind)] for kind in KINDS}
-        return {"files": self.files, "scenario": dict(self.scenario), **remarks, "missing": self.missing}
-
-    def to_yaml(self) -> str:
-        """A scenario file, with what is missing and what is not modelled in comments."""
-        import yaml
-
-        lines = [f"# from {file} ({importer})" for file, importer in self.files.items()]
-        lines += [f"# missing: {key}: {way}" for key, way in self.missing.items()]
-        lines += [f"# {remark.place}: {remark.key}: {remark.words}" for remark in self.warnings]
-        body = yaml.safe_dump(dict(self.scenario), sort_keys=False, allow_unicode=True)
-        return "\n".join([*(" ".join(line.split()) for line in lines), body])
-
-    def __repr__(self) -> str:
-        return f"<Imported {' + '.join(self.files)}>"
 
 
 def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = None) -> Imported:
@@ -146,15 +62,34 @@ def combined(findings: Sequence[Findings], changes: Mapping[str, Any] | None = N
     if changes:
         data = changed(_opened(data, changes), changes)
         places = {k: v for k, v in places.items() if not _decided(".".join(map(str, k)), changes)}
-    own = [f for f in weak.values() if not _decided(f.key, changes)]
+    filled: tuple[Remark, ...] = ()
+    if any(is_within(key, MACHINE) and key != MACHINE for key in [*said, *weak]):
+        data, filled = _finished(data, findings)
+    beside = [
+        f"cluster.topology.{'.'.join(map(str, path))}" for key, path in OVERRIDES.items() if f"cluster.{key}" in changes
+    ]
+    own = [f for f in weak.values() if not _decided(f.key, [*changes, *beside])]
     defaults = tuple(Remark(key=f.key, words=f"{_plain(f.value)}: {f.source}", place=f.place) for f in own if f.source)
-    stated = [r for f in findings for r in f.defaults if not (r.about and _is_told(r.about, [*said, *changes]))]
+    told = [*said, *weak, *changes, *beside]
+    stated = [r for f in findings for r in f.defaults if not (r.about and _is_told(r.about, told))]
     return Imported(
         scenario=data,
         findings=tuple(findings),
-        defaults=(*stated, *defaults),
+        defaults=(*stated, *defaults, *filled),
         origin=Origin(elsewhere=places),
     )
+
+
+def _finished(data: dict[str, Any], findings: Sequence[Findings]) -> tuple[dict[str, Any], tuple[Remark, ...]]:
+    """*data* with the machine that files describe key by key as complete as they make it, and what was filled in."""
+    if not isinstance(value_at(data, key_of(MACHINE)), Mapping):
+        return data, ()  # the user named another one
+    machines = [f for f in findings if f.importer != "trainsim"]
+    said_by = [f.file for f in machines if any(is_within(fact.key, MACHINE) for fact in f.facts)]
+    if not said_by:
+        return data, ()
+    machine = finished(data["cluster"], [Path(file).name for file in said_by])
+    return {**data, "cluster": machine.cluster}, machine.remarks
 
 
 def _without_named_model(facts: Iterable[Fact]) -> list[Fact]:
@@ -182,12 +117,6 @@ def _is_told(key: str, told: Iterable[str]) -> bool:
     return any(is_within(other, key) or is_within(key, other) for other in told)
 
 
-def _is_known_model(name: Any) -> bool:
-    from trainsim.models.known import model_names
-
-    return isinstance(name, str) and name in model_names()
-
-
 def _check_sections(facts: Iterable[Fact]) -> None:
     """No key is a value for one file and a section for another."""
     by_key = {fact.key: fact for fact in facts}
@@ -198,7 +127,7 @@ def _check_sections(facts: Iterable[Fact]) -> None:
                 raise ScenarioError(f"{above.said}: {above.key} is {_plain(above.value)}, but {fact.said} sets {key}")
 
 
-def _decided(key: str, changes: Mapping[str, Any]) -> bool:
+def _decided(key: str, changes: Iterable[str]) -> bool:
     return any(is_within(key, change) for change in changes)
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from trainsim.hardware.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,25 @@ class Reference:
     words: str
 
 
+class Observation(Protocol):
+    """What a file tells of a machine that becomes no key of it, to be held against the machine once that is known."""
+
+    def against(self, cluster: Cluster) -> tuple[Remark, ...]:
+        """How *cluster* agrees with it."""
+        ...
+
+    def contradicted(self, cluster: Cluster) -> tuple[Remark, ...]:
+        """Where *cluster* contradicts it, which nobody should miss."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """All that one file says.
 
     ``used`` are the keys that became something, ``ignored`` those without effect on speed and memory, ``warnings``
     those that would have one and are not modelled, or that nobody knows, ``defaults`` what the tool takes where the
-    file says nothing.
+    file says nothing. ``observed`` is what the machine is compared with.
     """
 
     importer: str
@@ -71,6 +86,7 @@ class Findings:
     warnings: tuple[Remark, ...] = ()
     defaults: tuple[Remark, ...] = ()
     references: tuple[Reference, ...] = ()
+    observed: tuple[Observation, ...] = ()
 
 
 def flattened(key: str, value: Any) -> list[tuple[str, Any]]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from trainsim.errors import ScenarioError
-from trainsim.importers.combining import Imported, combined, relative_to
+from trainsim.importers.combining import combined, relative_to
 from trainsim.importers.findings import Findings, Reference, Remark
+from trainsim.importers.imported import Imported
 from trainsim.importers.importer import Importer, importers
 from trainsim.importers.not_read import kind_of
 from trainsim.importers.source import Source, read_source

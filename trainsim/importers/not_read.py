@@ -33,8 +33,8 @@ class ForeignKind:
 def kind_of(name: str, text: str | None = None) -> ForeignKind | None:
     """The kind of file that is called *name* and begins with *text*, if it is one that is not read.
 
-    >>> print(kind_of("x.xml", "<!-- made by hand -->\\n<graphs version='1'>"))  # doctest: +ELLIPSIS
-    no description of a job, but rings and trees that NCCL has chosen (NCCL_GRAPH_FILE); nothing reads it yet...
+    >>> print(kind_of("x.xml", "<!-- made by hand -->\\n<algo name='ring'>"))  # doctest: +ELLIPSIS
+    no description of a job, but a collective algorithm of MSCCL; nothing reads it yet...
     >>> kind_of("config.json", "{}") is None
     True
     """

@@ -221,12 +221,16 @@ class Reader:
         self._rest()
         for key, line in self.document.repeated.items():
             self._note("warnings", dotted(key), f"stands twice, first in line {line}; the last one counts")
+        told = {name: tuple(dict.fromkeys(notes)) for name, notes in self._notes.items()}
         return Findings(
             importer=importer,
             file=self.document.origin.file,
             facts=tuple(self._facts),
             references=tuple(self._references),
-            **{name: tuple(dict.fromkeys(notes)) for name, notes in self._notes.items()},
+            used=told["used"],
+            ignored=told["ignored"],
+            warnings=told["warnings"],
+            defaults=told["defaults"],
         )
 
     def _note(self, kind: str, key: str, words: str) -> None:

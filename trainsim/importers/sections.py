@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainsim.importers.combining import Imported
 from trainsim.importers.findings import Remark
+from trainsim.importers.imported import Imported, written
 from trainsim.tables.blocks import Bullets, Paragraph, Section, Verbatim
 
 
 def import_sections(imported: Imported) -> list[Section]:
     """The scenario file; what is missing, not modelled and assumed; what was used and what has no effect."""
-    out = [Section("Scenario", (Verbatim(body_of(imported)),), _files(imported))]
+    title = "Topology" if imported.is_machine else "Scenario"
+    out = [Section(title, (Verbatim(body_of(imported)),), _files(imported))]
     if imported.missing:
         lines = tuple(f"{key}: {way}" for key, way in imported.missing.items())
         out.append(Section("Still missing", (Bullets(lines, "bad"),)))
@@ -23,6 +24,9 @@ def import_sections(imported: Imported) -> list[Section]:
         out.append(Section("Not modelled", (Bullets(lines, "doubtful"),), "it would have an effect"))
     if imported.defaults:
         out.append(Section("Assumed", (Bullets(tuple(map(_assumption, imported.defaults))),)))
+    if imported.compared:
+        lines = tuple(f"{_where(remark)}: {remark.words}" for remark in imported.compared)
+        out.append(Section("Compared", (Bullets(lines),), "what files tell beside the machine that is made of them"))
     if imported.used:
         lines = tuple(f"{_where(remark)} -> {remark.words}" for remark in imported.used)
         out.append(Section("Used", (Bullets(lines),)))
@@ -32,15 +36,14 @@ def import_sections(imported: Imported) -> list[Section]:
 
 
 def body_of(imported: Imported) -> str:
-    """The scenario as YAML, without remarks."""
-    import yaml
-
-    return str(yaml.safe_dump(dict(imported.scenario), sort_keys=False, allow_unicode=True)).rstrip()
+    """The scenario, or the topology, as YAML, without remarks."""
+    return written(imported).rstrip()
 
 
 def remarks_in_short(imported: Imported) -> list[str]:
     """A line for each remark that nobody should miss: what is not modelled, and what was assumed."""
     lines = [f"not modelled: {_where(remark)}: {_meaning(remark)}" for remark in imported.warnings]
+    lines += [f"contradicted: {_where(remark)}: {_meaning(remark)}" for remark in imported.contradicted]
     return [*lines, *(f"assumed: {_assumption(remark)}" for remark in imported.defaults)]
 
 

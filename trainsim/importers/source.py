@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trainsim.documents.document import Document, read_text, text_of
+from trainsim.documents.document import MOST_BYTES, Document, read_text, text_of
 from trainsim.documents.other_formats import read_json_text, read_toml_text
 from trainsim.errors import ScenarioError, TrainsimError
 from trainsim.importers.not_read import kind_of
@@ -23,6 +23,10 @@ def read_yaml_text(
     return read_text(text, file=file, folder=folder, error=error, last_counts=True)
 
 
+WRITTEN = (".yaml", ".yml", ".toml")
+"""What people write by hand."""
+MOST_WRITTEN_BY_TOOLS = 1 << 24
+"""Bytes of a file that a tool wrote: a graph, all cables of a network."""
 READERS = {".json": read_json_text, ".toml": read_toml_text, ".yaml": read_yaml_text, ".yml": read_yaml_text}
 
 
@@ -52,6 +56,8 @@ class Source:
     @cached_property
     def document(self) -> Document:
         """The mapping in the file, with the line of every key. Raises ScenarioError that names file and line."""
+        if self.suffix != ".json" and len(self.text) > MOST_BYTES:
+            raise ScenarioError(f"{self.shown}: cannot be read: it is longer than {MOST_BYTES} bytes")
         reader = READERS.get(self.suffix) or (read_json_text if self.text.lstrip()[:1] == "{" else read_yaml_text)
         return reader(self.text, file=self.shown, folder=self.folder, error=ScenarioError)
 
@@ -80,4 +86,5 @@ def read_source(path: str | Path) -> Source:
     path = Path(path)
     if path.is_file() and (kind := kind_of(path.name)):
         raise ScenarioError(f"{path}: {kind}")
-    return Source(shown=str(path), text=text_of(path, str(path), ScenarioError), folder=path.parent)
+    most = MOST_BYTES if path.suffix.lower() in WRITTEN else MOST_WRITTEN_BY_TOOLS
+    return Source(shown=str(path), text=text_of(path, str(path), ScenarioError, most), folder=path.parent)

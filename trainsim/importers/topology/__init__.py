@@ -1,0 +1,3 @@
+"""
+Machines and networks that other tools describe: what their files share on the way to a topology.
+"""
