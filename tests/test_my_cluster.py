@@ -45,6 +45,10 @@ def test_all_of_the_tutorial_works(
             name = re.match(r"# (\S+\.yaml)\n", text)
             assert name, text
             Path(name[1]).write_text(text)
+        elif language == "text":
+            name = re.match(r"\$ .*?(?:tee|cat) (\S+)\n", text)
+            assert name, text
+            Path(name[1]).write_text(text.partition("\n")[2])
         elif language == "sh":
             printed |= {command: run(command, capsys) for command in text.splitlines()}
         elif language == "python":
@@ -55,6 +59,7 @@ def test_all_of_the_tutorial_works(
     assert len(printed) >= 16
     assert "23.5" in printed["trainsim show gpu a30.yaml"]
     assert "8 GPUs, a30" in printed["trainsim show topology our_box.yaml --nodes 2"]
+    assert "4 nodes x 4 GPUs" in printed["trainsim show topology matrix_cluster.yaml --nodes 4"]
     said = next(out for command, out in printed.items() if "network_reachable: {" in command)
     assert float(said.split("network_reachable: ")[1]) == pytest.approx(0.70, abs=0.015), "the page's own number"
 
