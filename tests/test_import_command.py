@@ -89,7 +89,7 @@ def test_what_is_not_modelled_is_told_wherever_the_file_is_used(
     ("words", "message"),
     [
         (("import", "nowhere.json"), "nowhere.json: cannot be read: No such file"),
-        (("import", "config.json", "-o", "x.txt"), "a scenario is a .yaml file"),
+        (("import", "config.json", "-o", "x.txt"), "a scenario or a topology is a .yaml file"),
         (("import", "config.json", "--as", "huging-face"), "Did you mean 'hugging-face'"),
         (("run", "broken.json"), "broken.json:1: not valid JSON"),
         (("run", "config.json", "config.json", "nowhere.yaml"), "nowhere.yaml: cannot be read"),

@@ -11,7 +11,7 @@ from trainsim.errors import shorten
 from trainsim.importers.findings import Findings
 from trainsim.importers.importer import Importer, read, register
 from trainsim.importers.source import Source
-from trainsim.importers.topology.graph import Graph
+from trainsim.importers.topology.graph import MachineGraph
 from trainsim.importers.topology.graph_facts import say_graph
 from trainsim.importers.topology.graph_keys import GRAPH_KEYS, GRAPH_NOTES
 from trainsim.importers.topology.notebook import Notebook
@@ -36,7 +36,7 @@ def load(source: Source) -> Findings:
     return book.findings("graphml", observed)
 
 
-def _graph(book: Notebook, root: Element, graph: Element) -> Graph:
+def _graph(book: Notebook, root: Element, graph: Element) -> MachineGraph:
     keys = {
         child.get("id"): (child.get("attr.name") or child.get("id"), child.get("attr.type", "string"))
         for child in root.children
@@ -60,7 +60,7 @@ def _graph(book: Notebook, root: Element, graph: Element) -> Graph:
         elif tag not in ("data", "desc"):
             book.warn(tag, "this element is not known, so nothing follows from it", child.line)
     directed = graph.get("edgedefault") == "directed"
-    return Graph(attributes=_data(book, graph, keys), nodes=nodes, edges=edges, directed=directed)
+    return MachineGraph(attributes=_data(book, graph, keys), nodes=nodes, edges=edges, directed=directed)
 
 
 def _data(book: Notebook, element: Element, keys: Mapping[str, tuple[str, str]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from trainsim.importers.source import Source
 from trainsim.importers.topology.fabric_facts import Ports, say_fabric
 from trainsim.importers.topology.generations import parts
 from trainsim.importers.topology.notebook import Notebook
-from trainsim.importers.topology.tiers import Network, Port, fabric_of
+from trainsim.importers.topology.tiers import Port, SwitchNetwork, fabric_of
 
 OWNER = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-fA-Fx]+)"\s*(?:#\s*"([^"]*)")?')
 CABLE = re.compile(
@@ -82,7 +82,7 @@ def _cables(book: Notebook, text: str) -> _Cables:
     return out
 
 
-def _network(book: Notebook, cables: _Cables) -> Network:
+def _network(book: Notebook, cables: _Cables) -> SwitchNetwork:
     """Ports by host, and the rate between switches; ports of switches that add up in the network are left out."""
     hosts: dict[str, list[Port]] = defaultdict(list)
     between: dict[tuple[str, str], float] = defaultdict(float)
@@ -105,7 +105,7 @@ def _network(book: Notebook, cables: _Cables) -> Network:
     if nameless:
         words = f"{len(nameless)} NICs do not say whose they are: a host each"
         book.note("Ca", words)
-    return Network(hosts=dict(hosts), cables=dict(between))
+    return SwitchNetwork(hosts=dict(hosts), cables=dict(between))
 
 
 def _host(guid: str, called: str) -> tuple[str, str]:

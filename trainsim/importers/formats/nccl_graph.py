@@ -10,7 +10,7 @@ from trainsim.errors import shorten
 from trainsim.importers.findings import Findings
 from trainsim.importers.importer import Importer, no_effect, read, register
 from trainsim.importers.source import Source
-from trainsim.importers.topology.chosen import Chosen, Way
+from trainsim.importers.topology.chosen import NcclChannels, NcclRings
 from trainsim.importers.topology.node_facts import number
 from trainsim.importers.topology.notebook import Notebook
 from trainsim.importers.topology.safe_xml import Element, read_xml, root_tag
@@ -38,7 +38,7 @@ def load(source: Source) -> Findings:
     root = read_xml(source.text, file=source.shown)
     if root.tag != "graphs" or not root.all("graph"):
         raise book.fail("no <graph> in a <graphs>; give what NCCL_GRAPH_DUMP_FILE writes", root.line)
-    ways: list[Way] = []
+    ways: list[NcclChannels] = []
     for graph in root.all("graph"):
         way = _way(book, graph)
         kind = PATTERNS.get(graph.get("pattern"), f"pattern {graph.get('pattern')}")
@@ -51,10 +51,10 @@ def load(source: Source) -> Findings:
         if graph.get("pattern") == RING:
             ways.append(way)
     book.ignore("latencyinter, samechannels, crossnic", "follow from the machine")
-    return book.findings("nccl-graph", [Chosen(file=source.shown, rings=tuple(ways))])
+    return book.findings("nccl-graph", [NcclRings(file=source.shown, rings=tuple(ways))])
 
 
-def _way(book: Notebook, graph: Element) -> Way:
+def _way(book: Notebook, graph: Element) -> NcclChannels:
     orders, nics = [], []
     for channel in graph.all("channel"):
         orders.append(tuple(_device(book, gpu, "gpu") for gpu in channel.all("gpu")))
@@ -63,7 +63,7 @@ def _way(book: Notebook, graph: Element) -> Way:
     if told is None or told not in (len(orders), 2 * len(orders)):
         found = f"{len(orders)} channels where nchannels is {shorten(graph.get('nchannels'))}"
         book.warn("graph.nchannels", f"{found}: those that are there count", graph.line)
-    return Way(
+    return NcclChannels(
         orders=tuple(orders),
         nics=tuple(nics),
         inside=_rate(book, graph, "speedintra"),

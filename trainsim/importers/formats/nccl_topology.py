@@ -5,7 +5,7 @@ NCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes of a machine, and what NCCL
 from __future__ import annotations
 
 from trainsim.importers.findings import Findings
-from trainsim.importers.formats.nccl_topology_devices import Machine, machine_of
+from trainsim.importers.formats.nccl_topology_devices import NcclMachine, machine_of
 from trainsim.importers.formats.nccl_topology_links import nvlinks, sockets
 from trainsim.importers.importer import Importer, no_effect, read, register
 from trainsim.importers.source import Source
@@ -48,7 +48,7 @@ def load(source: Source) -> Findings:
     return book.findings("nccl-topology", [Likeness(file=source.shown)])
 
 
-def _gpu(book: Notebook, machine: Machine) -> None:
+def _gpu(book: Notebook, machine: NcclMachine) -> None:
     """Say which GPU it is, by the PCI device id, else leave it open with those that it may be."""
     named = {gpu_with_id(gpu.device) for gpu in machine.gpus}
     name = named.pop() if len(named) == 1 else None
@@ -67,7 +67,7 @@ def _gpu(book: Notebook, machine: Machine) -> None:
     book.leave_open("gpu", f"{told}{choice}: --set cluster.gpu=NAME")
 
 
-def _remarks(book: Notebook, machine: Machine) -> None:
+def _remarks(book: Notebook, machine: NcclMachine) -> None:
     generation = architecture(machine.sm) if machine.sm else None
     if machine.sm and generation is None:
         book.warn("gpu.sm", f"compute capability {machine.sm} is not known: links are as fast as the GPU says")

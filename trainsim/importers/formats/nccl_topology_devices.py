@@ -37,7 +37,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class NcclMachine:
     """All devices of a file; GPUs in their order, cables other than NVLinks among them."""
 
     gpus: tuple[Gpu, ...]
@@ -53,7 +53,7 @@ class Machine:
 
 
 @dataclass(slots=True)
-class _Found:
+class _MetDevices:
     """What was met on the way through the file."""
 
     book: Notebook
@@ -66,12 +66,12 @@ class _Found:
     unknown: list[Element] = field(default_factory=list)
 
 
-def machine_of(book: Notebook, root: Element) -> Machine:
+def machine_of(book: Notebook, root: Element) -> NcclMachine:
     """The devices below *root*, a <system>. Raises ScenarioError for none, and for those that cannot be told apart."""
     hosts = root.all("cpu")
     if not hosts:
         raise book.fail("<system> has no <cpu>: nothing hangs on anything", root.line)
-    found = _Found(book, _sm(book, root))
+    found = _MetDevices(book, _sm(book, root))
     for k, host in enumerate(hosts):
         _below(found, host, f"host{k}", 0)
     if not found.gpus and found.unknown:
@@ -89,7 +89,7 @@ def machine_of(book: Notebook, root: Element) -> Machine:
     gpus = _ordered(found.gpus)
     links = [wire(f"gpu{i}", gpu.on, **gpu.link) for i, gpu in enumerate(gpus)]
     nics = tuple(nic for nic, _ in sorted(found.nics, key=lambda pair: pair[1]))
-    return Machine(gpus=gpus, hosts=hosts, nics=nics, wires=(*links, *found.wires), sm=found.sm)
+    return NcclMachine(gpus=gpus, hosts=hosts, nics=nics, wires=(*links, *found.wires), sm=found.sm)
 
 
 def _sm(book: Notebook, root: Element) -> int:
@@ -105,7 +105,7 @@ def _sm(book: Notebook, root: Element) -> int:
     return 0
 
 
-def _below(found: _Found, parent: Element, on: str, depth: int) -> None:
+def _below(found: _MetDevices, parent: Element, on: str, depth: int) -> None:
     """Take in everything that hangs on *parent*, which is the device *on*."""
     for element in parent.children:
         if element.tag == "pci":
@@ -118,7 +118,7 @@ def _below(found: _Found, parent: Element, on: str, depth: int) -> None:
             found.book.warn(element.tag, "this element is not known, so nothing follows from it", element.line)
 
 
-def _pci(found: _Found, element: Element, on: str, depth: int) -> None:
+def _pci(found: _MetDevices, element: Element, on: str, depth: int) -> None:
     kind, gpus, nics = element.get("class")[:6], element.all("gpu"), element.all("nic")
     inner = element.all("pci")
     if gpus or (kind in GPU_CLASSES and not inner):
@@ -136,7 +136,7 @@ def _pci(found: _Found, element: Element, on: str, depth: int) -> None:
         found.unknown.append(element)
 
 
-def _gpu(found: _Found, pci: Element, gpu: Element | None, on: str, link: dict[str, Any]) -> None:
+def _gpu(found: _MetDevices, pci: Element, gpu: Element | None, on: str, link: dict[str, Any]) -> None:
     chips = gpu.all("c2c") if gpu else ()
     if chips:
         link = {"kind": "c2c"}
@@ -145,7 +145,7 @@ def _gpu(found: _Found, pci: Element, gpu: Element | None, on: str, link: dict[s
     found.gpus.append(Gpu(dev=dev, busid=pci.get("busid"), device=device, on=on, link=link, element=gpu, line=pci.line))
 
 
-def _nics(found: _Found, element: Element, on: str, link: dict[str, Any], depth: int) -> None:
+def _nics(found: _MetDevices, element: Element, on: str, link: dict[str, Any], depth: int) -> None:
     """The ports of a NIC; one without any is of a file that NCCL is given."""
     link = link or _pcie(found, element)
     physics = wire("nic0", on, **link).physics
@@ -168,7 +168,7 @@ def _nics(found: _Found, element: Element, on: str, link: dict[str, Any], depth:
         found.nics.append((Nic(name=name, on=on, physics=physics, rate=speed / 1000, near=-depth), place))
 
 
-def _pcie(found: _Found, element: Element) -> dict[str, Any]:
+def _pcie(found: _MetDevices, element: Element) -> dict[str, Any]:
     """The link above *element*: as it says, else of the GPU's generation."""
     speed, width = SPEED.match(element.get("link_speed")), number(element.get("link_width") or "0", 0, 64)
     if width is None:
@@ -182,7 +182,7 @@ def _pcie(found: _Found, element: Element) -> dict[str, Any]:
     return {"kind": kind} if width == 16 else {"kind": kind, "lanes": width}
 
 
-def _tell_slow(found: _Found) -> None:
+def _tell_slow(found: _MetDevices) -> None:
     """Tell which PCIe links have the rate of the GPU's generation because the file has none that can be."""
     said = [e for e in found.slow if e.tag == "pci"]
     if said:

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from trainsim.errors import shorten
-from trainsim.importers.formats.nccl_topology_devices import Gpu, Machine
+from trainsim.importers.formats.nccl_topology_devices import Gpu, NcclMachine
 from trainsim.importers.topology.generations import architecture, physics_of, socket_link
 from trainsim.importers.topology.node_facts import number
 from trainsim.importers.topology.notebook import Notebook
@@ -19,7 +19,7 @@ SWITCH, BRIDGE = "0x0680", "0x068001"
 MOST_LINKS = 1024
 
 
-def nvlinks(book: Notebook, machine: Machine) -> tuple[list[Wire], int]:
+def nvlinks(book: Notebook, machine: NcclMachine) -> tuple[list[Wire], int]:
     """(Cables, number of NVSwitches). Links of both ends are one cable; what only one end tells is told."""
     places = {gpu.busid.lower(): i for i, gpu in enumerate(machine.gpus)}
     switches: dict[str, int] = {}
@@ -48,7 +48,7 @@ def nvlinks(book: Notebook, machine: Machine) -> tuple[list[Wire], int]:
     return wires, len(switches)
 
 
-def sockets(machine: Machine) -> list[Wire]:
+def sockets(machine: NcclMachine) -> list[Wire]:
     """Links between every two hosts, by their processors."""
     if len(machine.hosts) < 2:
         return []
@@ -66,7 +66,7 @@ def _count(book: Notebook, link: Element) -> int:
     return count
 
 
-def _lanes(machine: Machine, count: int) -> dict[str, Any]:
+def _lanes(machine: NcclMachine, count: int) -> dict[str, Any]:
     generation = architecture(machine.sm)
     if generation and "nvlink" in generation:
         return physics_of("nvlink", count, generation)
@@ -91,7 +91,7 @@ def _tell_lost(book: Notebook, link: Element, count: int, *, itself: bool) -> No
     book.warn("gpu.nvlink", words, link.line)
 
 
-def _host(machine: Machine, gpu: Gpu) -> str:
+def _host(machine: NcclMachine, gpu: Gpu) -> str:
     """The host above a GPU."""
     above = {one.a: one.b for one in machine.wires if not one.a.startswith("gpu")}
     on = gpu.on

@@ -11,7 +11,7 @@ from trainsim.errors import shorten
 from trainsim.importers.findings import Findings
 from trainsim.importers.importer import Importer, read, register
 from trainsim.importers.source import Source
-from trainsim.importers.topology.graph import Graph
+from trainsim.importers.topology.graph import MachineGraph
 from trainsim.importers.topology.graph_facts import say_graph
 from trainsim.importers.topology.graph_keys import GRAPH_KEYS, GRAPH_NOTES
 from trainsim.importers.topology.notebook import Notebook
@@ -45,7 +45,7 @@ def load(source: Source) -> Findings:
         book.use(told, f"{len(data[told])} of them")
     if "graph" in data:
         book.use("graph", "keys of the topology")
-    observed = say_graph(book, Graph(attributes=attributes, nodes=nodes, edges=edges, directed=directed))
+    observed = say_graph(book, MachineGraph(attributes=attributes, nodes=nodes, edges=edges, directed=directed))
     return book.findings("node-link", observed)
 
 

@@ -12,7 +12,7 @@ from trainsim.importers.findings import Findings
 from trainsim.importers.importer import Importer, no_effect, read, register
 from trainsim.importers.source import Source
 from trainsim.importers.topology.likeness import Likeness
-from trainsim.importers.topology.matrix import Groups, Matrix, plain_lines, read_matrix
+from trainsim.importers.topology.matrix import JoinedNames, LinkMatrix, plain_lines, read_matrix
 from trainsim.importers.topology.node_facts import Nic, NodeParts, assume_collectives, say_node
 from trainsim.importers.topology.notebook import Notebook
 from trainsim.importers.topology.places import placed
@@ -58,7 +58,7 @@ def _is_row(line: str) -> bool:
     return len(words) > 1 and bool(CELL.fullmatch(words[1]))
 
 
-def _node(book: Notebook, matrix: Matrix, legend: dict[str, str]) -> NodeParts:
+def _node(book: Notebook, matrix: LinkMatrix, legend: dict[str, str]) -> NodeParts:
     gpus = sorted((name for name in matrix.labels if name.startswith("GPU")), key=lambda name: int(name[3:]))
     others = sorted((name for name in matrix.labels if name not in gpus), key=_number)
     ours = {name: f"gpu{i}" for i, name in enumerate(gpus)}
@@ -77,10 +77,12 @@ def _node(book: Notebook, matrix: Matrix, legend: dict[str, str]) -> NodeParts:
     return NodeParts(gpus=len(gpus), wires=(*wires, *pcie, *places.wires), nics=nics, complexes=complexes)
 
 
-def _nvlinks(book: Notebook, matrix: Matrix, gpus: Sequence[str], ours: dict[str, str]) -> tuple[list[Wire], list[str]]:
+def _nvlinks(
+    book: Notebook, matrix: LinkMatrix, gpus: Sequence[str], ours: dict[str, str]
+) -> tuple[list[Wire], list[str]]:
     """(NVLinks, switches): GPUs that all tell the same number, more than they have for each peer, share a switch."""
     links = {(a, b): int(word[2:]) for a, b in combinations(gpus, 2) if (word := matrix.cell[a, b]).startswith("NV")}
-    groups = Groups(gpus)
+    groups = JoinedNames(gpus)
     for a, b in links:
         groups.join(a, b)
     wires: list[Wire] = []
@@ -100,7 +102,7 @@ def _nvlinks(book: Notebook, matrix: Matrix, gpus: Sequence[str], ours: dict[str
     return wires, switches
 
 
-def _near(matrix: Matrix, nic: str, gpus: Sequence[str]) -> int:
+def _near(matrix: LinkMatrix, nic: str, gpus: Sequence[str]) -> int:
     ways = [matrix.cell[gpu, nic] for gpu in gpus]
     return min((NEAR.index(way) for way in ways if way in NEAR), default=len(NEAR))
 

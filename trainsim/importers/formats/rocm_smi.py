@@ -11,7 +11,7 @@ from trainsim.importers.findings import Findings
 from trainsim.importers.importer import Importer, no_effect, read, register
 from trainsim.importers.source import Source
 from trainsim.importers.topology.generations import parts
-from trainsim.importers.topology.matrix import Matrix, plain_lines, read_matrix
+from trainsim.importers.topology.matrix import LinkMatrix, plain_lines, read_matrix
 from trainsim.importers.topology.node_facts import NodeParts, assume_collectives, say_node
 from trainsim.importers.topology.notebook import Notebook
 from trainsim.importers.topology.wires import wire
@@ -59,9 +59,9 @@ def load(source: Source) -> Findings:
     return book.findings("rocm-smi")
 
 
-def _matrices(book: Notebook, lines: list[str]) -> dict[str, Matrix]:
+def _matrices(book: Notebook, lines: list[str]) -> dict[str, LinkMatrix]:
     """The matrices below their titles; that of link types must be there, and all name the same GPUs."""
-    found: dict[str, Matrix] = {}
+    found: dict[str, LinkMatrix] = {}
     for i, line in enumerate(lines):
         title = TITLE.fullmatch(line.strip())
         start = next((k for k in range(i + 1, len(lines)) if lines[k].strip()), None)
@@ -75,7 +75,7 @@ def _matrices(book: Notebook, lines: list[str]) -> dict[str, Matrix]:
     return found
 
 
-def _hops(hops: Matrix | None, a: str, b: str) -> int:
+def _hops(hops: LinkMatrix | None, a: str, b: str) -> int:
     return int(hops.cell[a, b]) if hops else 1
 
 

@@ -15,7 +15,7 @@ from trainsim.importers.importer import Importer, no_effect, not_modelled, read,
 from trainsim.importers.source import Source
 from trainsim.importers.topology.fabric_facts import FabricParts, say_fabric
 from trainsim.importers.topology.hostlists import hosts
-from trainsim.importers.topology.matrix import Groups
+from trainsim.importers.topology.matrix import JoinedNames
 from trainsim.importers.topology.notebook import Notebook
 
 LINE = re.compile(r"^\s*(SwitchName|BlockName|BlockSizes)\s*=", re.IGNORECASE | re.MULTILINE)
@@ -25,7 +25,7 @@ MOST_LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ConfLine:
     """A line of the file: its words by name in lower case."""
 
     words: Mapping[str, str]
@@ -56,7 +56,7 @@ def load(source: Source) -> Findings:
     return book.findings("slurm")
 
 
-def _rows(book: Notebook, text: str) -> Iterator[Row]:
+def _rows(book: Notebook, text: str) -> Iterator[ConfLine]:
     """The lines that say something, those joined by a backslash as one."""
     held, first = "", 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -74,10 +74,10 @@ def _rows(book: Notebook, text: str) -> Iterator[Row]:
         for name in words:
             if name not in KNOWN:
                 book.warn(name, "this word is not known, so nothing follows from it", start)
-        yield Row(words=words, line=start)
+        yield ConfLine(words=words, line=start)
 
 
-def _named(book: Notebook, row: Row, key: str) -> list[str]:
+def _named(book: Notebook, row: ConfLine, key: str) -> list[str]:
     """The hosts or switches under *key* of a row."""
     try:
         return hosts(row.words[key]) if key in row.words else []
@@ -85,7 +85,7 @@ def _named(book: Notebook, row: Row, key: str) -> list[str]:
         raise book.fail(str(error), row.line) from None
 
 
-def _blocks(book: Notebook, rows: list[Row], everything: list[Row]) -> None:
+def _blocks(book: Notebook, rows: list[ConfLine], everything: list[ConfLine]) -> None:
     sizes: list[int] = []
     for row in rows:
         names = _named(book, row, "nodes")
@@ -102,7 +102,7 @@ def _blocks(book: Notebook, rows: list[Row], everything: list[Row]) -> None:
     say_fabric(book, FabricParts(leaves=tuple(sizes)), "BlockName")
 
 
-def _tree(book: Notebook, rows: list[Row]) -> None:
+def _tree(book: Notebook, rows: list[ConfLine]) -> None:
     under: dict[str, list[str]] = {}
     nodes: dict[str, list[str]] = {}
     leaf_of: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _pods(book: Notebook, under: Mapping[str, list[str]], nodes: Mapping[str, li
     for name, below in under.items():
         for one in below:
             parents[one].append(name)
-    groups = Groups([*nodes, *(name for name in under if name not in nodes)])
+    groups = JoinedNames([*nodes, *(name for name in under if name not in nodes)])
     for leaf in nodes:
         for parent in parents[leaf]:
             groups.join(leaf, parent)

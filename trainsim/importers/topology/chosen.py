@@ -17,7 +17,7 @@ Order = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class NcclChannels:
     """The channels of one graph of NCCL: orders of GPUs, (GPU, NIC) at the head of each if there is one, and GB/s of a
     channel inside a node and between nodes."""
 
@@ -29,11 +29,11 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class NcclRings:
     """The rings of *file*."""
 
     file: str
-    rings: tuple[Way, ...]
+    rings: tuple[NcclChannels, ...]
 
     def against(self, cluster: Cluster) -> tuple[Remark, ...]:
         """Whether *cluster* has the same GPUs, rings and NICs, and what its rings carry."""
@@ -53,7 +53,7 @@ class Chosen:
         return ()
 
 
-def _rings(way: Way, cluster: Cluster) -> str:
+def _rings(way: NcclChannels, cluster: Cluster) -> str:
     gpus = cluster.gpus_per_node
     wrong = [order for order in way.orders if sorted(order) != list(range(gpus))]
     if wrong:
@@ -69,14 +69,14 @@ def _rings(way: Way, cluster: Cluster) -> str:
     )
 
 
-def _rates(way: Way, cluster: Cluster) -> str:
+def _rates(way: NcclChannels, cluster: Cluster) -> str:
     if cluster.gpus_per_node < 2:
         return ""
     theirs = way.inside * len(way.orders)
     return f"{theirs:g} GB/s in all rings inside a node there, {ring_rate(cluster) / 1e9:.0f} GB/s reached here"
 
 
-def _nics(way: Way, cluster: Cluster) -> str:
+def _nics(way: NcclChannels, cluster: Cluster) -> str:
     heads = dict(pair for pair in way.nics if pair is not None)
     if not heads or not cluster.has_network:
         return ""

@@ -23,7 +23,7 @@ MOST_NODES, MOST_EDGES = 100_000, 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class MachineGraph:
     """What a file holds: attributes of the graph, of nodes by name, and of edges by both ends, with lines where the
     format has them."""
 

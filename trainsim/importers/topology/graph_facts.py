@@ -14,11 +14,19 @@ from trainsim.hardware.constants import link_kinds
 from trainsim.hardware.gpu import GPUS
 from trainsim.hardware.topology import KEYS as TOPOLOGY_KEYS
 from trainsim.importers.topology.fabric_facts import Ports, say_fabric
-from trainsim.importers.topology.graph import MOST_EDGES, MOST_NODES, Graph, Place, gigabits, physics_of_edge, place_of
+from trainsim.importers.topology.graph import (
+    MOST_EDGES,
+    MOST_NODES,
+    MachineGraph,
+    Place,
+    gigabits,
+    physics_of_edge,
+    place_of,
+)
 from trainsim.importers.topology.likeness import Likeness
 from trainsim.importers.topology.node_facts import Nic, NodeParts, assume_collectives, say_node
 from trainsim.importers.topology.notebook import Notebook
-from trainsim.importers.topology.tiers import Network, Port, fabric_of
+from trainsim.importers.topology.tiers import Port, SwitchNetwork, fabric_of
 from trainsim.importers.topology.wires import Physics, Wire
 
 PLAIN = ("name", "description", "source", "gpu", "nvls", "reserved_memory", "price_per_gpu_hour")
@@ -30,13 +38,13 @@ assert set(PLAIN) <= set(TOPOLOGY_KEYS)
 class _Laid:
     """The graph with each of its devices in its place, by the name that it has in a topology."""
 
-    graph: Graph
+    graph: MachineGraph
     places: Mapping[str, Place]
     ours: Mapping[str, str]
     nodes: tuple[str, ...]
 
 
-def say_graph(book: Notebook, graph: Graph) -> list[Likeness | Ports]:
+def say_graph(book: Notebook, graph: MachineGraph) -> list[Likeness | Ports]:
     """Write what *graph* says of a machine into *book*; what the machine is compared with."""
     if len(graph.nodes) > MOST_NODES or len(graph.edges) > MOST_EDGES:
         raise book.fail(
@@ -64,7 +72,7 @@ def say_graph(book: Notebook, graph: Graph) -> list[Likeness | Ports]:
     return [Likeness(file=book.source.shown)]
 
 
-def _laid(book: Notebook, graph: Graph) -> _Laid:
+def _laid(book: Notebook, graph: MachineGraph) -> _Laid:
     places = {name: place_of(book, name, attributes) for name, attributes in graph.nodes.items()}
     members: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, place in places.items():
@@ -109,7 +117,7 @@ def _cables(book: Notebook, laid: _Laid) -> dict[str, dict[tuple[str, str, Physi
     return out
 
 
-def _attributes(book: Notebook, graph: Graph) -> set[str]:
+def _attributes(book: Notebook, graph: MachineGraph) -> set[str]:
     """Say what the graph's own attributes say, and give their names."""
     said = set()
     for key, value in graph.attributes.items():
@@ -172,7 +180,7 @@ def _fabric(book: Notebook, laid: _Laid, said: set[str]) -> None:
         between: dict[tuple[str, str], float] = {}
         for (a, b), edge in laid.graph.edges.items():
             _network_edge(book, laid, (a, b), edge, (hosts, between))
-        say_fabric(book, fabric_of(book, Network(hosts=hosts, cables=between)).fabric, "the graph's leaves")
+        say_fabric(book, fabric_of(book, SwitchNetwork(hosts=hosts, cables=between)).fabric, "the graph's leaves")
     elif len(laid.nodes) > 1:
         raise book.fail(
             f"{len(laid.nodes)} nodes and nothing that joins them: add nodes of kind leaf, or keep one node"

@@ -17,7 +17,7 @@ MOST_LABELS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
+class LinkMatrix:
     """``cell[a, b]`` is the word in the row of a under b; ``rest`` what stands behind the cells of a row."""
 
     labels: tuple[str, ...]
@@ -37,7 +37,7 @@ def plain_lines(text: str) -> list[str]:
     return ANSI.sub("", text).splitlines()
 
 
-def read_matrix(book: Notebook, lines: Sequence[str], start: int, cells: re.Pattern[str]) -> Matrix:
+def read_matrix(book: Notebook, lines: Sequence[str], start: int, cells: re.Pattern[str]) -> LinkMatrix:
     """The matrix whose header is line *start* (from 0) of *lines*, with *cells* for words.
 
     Raises ScenarioError for rows that are short, glued together, double, or missing for a GPU, and where the two
@@ -72,7 +72,7 @@ def read_matrix(book: Notebook, lines: Sequence[str], start: int, cells: re.Patt
         cell |= {(row[0], label): word for label, word in zip(labels, found, strict=True)}
         rest[row[0]] = tuple(row[1 + count :])
     _check(book, labels, cell, start)
-    return Matrix(labels=labels, cell=cell, rest=rest, header=start, end=end, behind=behind)
+    return LinkMatrix(labels=labels, cell=cell, rest=rest, header=start, end=end, behind=behind)
 
 
 def _check(book: Notebook, labels: Sequence[str], cell: Mapping[tuple[str, str], str], start: int) -> None:
@@ -84,7 +84,7 @@ def _check(book: Notebook, labels: Sequence[str], cell: Mapping[tuple[str, str],
             raise book.fail(f"{a} says {word} of {b}, which says {cell[b, a]} of {a}", start + 1)
 
 
-class Groups:
+class JoinedNames:
     """Names joined to groups, one by one."""
 
     def __init__(self, names: Sequence[str]):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from trainsim.importers.topology.generations import parts
-from trainsim.importers.topology.matrix import Groups, Matrix
+from trainsim.importers.topology.matrix import JoinedNames, LinkMatrix
 from trainsim.importers.topology.notebook import Notebook
 from trainsim.importers.topology.wires import Wire, wire
 
@@ -18,14 +18,14 @@ SWITCH, BRIDGES, HOST = ("PIX", "PSB"), ("PIX", "PSB", "PXB"), ("PIX", "PSB", "P
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class HangingPlaces:
     """The device that each GPU and NIC hangs on, and the cables above: of switches, and between hosts."""
 
     on: Mapping[str, str]
     wires: tuple[Wire, ...]
 
 
-def placed(book: Notebook, matrix: Matrix, gpus: Sequence[str]) -> Places:
+def placed(book: Notebook, matrix: LinkMatrix, gpus: Sequence[str]) -> HangingPlaces:
     """The places of all that *matrix* names."""
     hosts = _hosts(book, matrix, gpus)
     host_of = {name: f"host{k}" for k, group in enumerate(hosts) for name in group}
@@ -52,20 +52,20 @@ def placed(book: Notebook, matrix: Matrix, gpus: Sequence[str]) -> Places:
         book.note(
             "SYS", f"{len(hosts)} hosts, joined by {socket} links: the matrix does not say whose processors these are"
         )
-    return Places(on=on, wires=tuple(wires))
+    return HangingPlaces(on=on, wires=tuple(wires))
 
 
-def _joined(matrix: Matrix, ways: Sequence[str]) -> list[list[str]]:
-    groups = Groups(matrix.labels)
+def _joined(matrix: LinkMatrix, ways: Sequence[str]) -> list[list[str]]:
+    groups = JoinedNames(matrix.labels)
     for (a, b), word in matrix.cell.items():
         if word in ways:
             groups.join(a, b)
     return groups.all()
 
 
-def _hosts(book: Notebook, matrix: Matrix, gpus: Sequence[str]) -> list[list[str]]:
+def _hosts(book: Notebook, matrix: LinkMatrix, gpus: Sequence[str]) -> list[list[str]]:
     """Names by host: those that the ways or their affinity put together."""
-    groups = Groups(matrix.labels)
+    groups = JoinedNames(matrix.labels)
     for (a, b), word in matrix.cell.items():
         if word in HOST:
             groups.join(a, b)
@@ -87,7 +87,7 @@ def _hosts(book: Notebook, matrix: Matrix, gpus: Sequence[str]) -> list[list[str
     return sorted(hosts, key=lambda group: min((gpus.index(name) for name in group if name in gpus), default=len(gpus)))
 
 
-def _affinity(matrix: Matrix, gpu: str) -> str | None:
+def _affinity(matrix: LinkMatrix, gpu: str) -> str | None:
     """The NUMA node of a GPU, else its processors; None where the matrix has neither."""
     rest = matrix.rest.get(gpu, ())
     numa = "NUMA" in matrix.behind and len(rest) > 1 and re.fullmatch(r"[\d,-]+", rest[1])

@@ -42,7 +42,7 @@ class Element:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenElement:
     """An element whose end was not seen yet."""
 
     tag: str
@@ -85,7 +85,7 @@ class _Tree:
 
     def __init__(self, file: str):
         self.file = file
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenElement] = []
         self.count = 0
         self.parser: Any = expat.ParserCreate(encoding="utf-8")
         self.root: Element | None = None
@@ -107,7 +107,7 @@ class _Tree:
         if self.count > MOST_ELEMENTS or len(self.stack) >= DEEPEST:
             most = f"at most {MOST_ELEMENTS} of them, {DEEPEST} inside each other, are read"
             raise ScenarioError(f"{self.file}:{line}: too many or too deeply nested elements; {most}")
-        self.stack.append(_Open(tag=tag, attributes=attributes, line=line))
+        self.stack.append(_OpenElement(tag=tag, attributes=attributes, line=line))
 
     def _end(self, _: str) -> None:
         element = self.stack.pop().closed()

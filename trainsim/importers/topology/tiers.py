@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainsim.importers.topology.fabric_facts import FabricParts
-from trainsim.importers.topology.matrix import Groups
+from trainsim.importers.topology.matrix import JoinedNames
 from trainsim.importers.topology.notebook import Notebook
 
 SAME = 0.02
@@ -26,7 +26,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class SwitchNetwork:
     """Ports by host, and (a, b) -> Gb/s of all cables between two switches."""
 
     hosts: Mapping[str, Sequence[Port]]
@@ -42,7 +42,7 @@ class Seen:
     rate: float
 
 
-def fabric_of(book: Notebook, network: Network) -> Seen:
+def fabric_of(book: Notebook, network: SwitchNetwork) -> Seen:
     """The leaves, pods and rails of *network*; what does not fit is told in *book*. Raises ScenarioError for none."""
     hosts = _alike(book, network.hosts)
     nics = len(next(iter(hosts.values())))
@@ -122,13 +122,13 @@ def _tell_leaves(book: Notebook, leaves: Sequence[str], ups: Sequence[float], ab
 
 
 def _pods(
-    book: Notebook, network: Network, leaves: Sequence[str], units: Mapping[tuple[str, ...], Sequence[str]]
+    book: Notebook, network: SwitchNetwork, leaves: Sequence[str], units: Mapping[tuple[str, ...], Sequence[str]]
 ) -> tuple[tuple[int, ...], float]:
     """(Hosts of each pod, mean of what leads up from one in Gb/s); nothing where all leaves share their spines."""
     above = _neighbours(network.cables)
     bottom = set(leaves)
     spines = {other for leaf in leaves for other in above[leaf]} - bottom
-    groups = Groups([*leaves, *sorted(spines)])
+    groups = JoinedNames([*leaves, *sorted(spines)])
     for leaf in leaves:
         for other in above[leaf]:
             groups.join(leaf, other)
