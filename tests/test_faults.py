@@ -286,3 +286,23 @@ def test_many_flows_of_a_pair_carry_what_one_does(operation: str) -> None:
             nics = [cluster.link_name(i).startswith("node") and ">leaf" in cluster.link_name(i) for i in link.tolist()]
             assert load[nics].sum() == pytest.approx(sent)
             assert factor(operation, 32) > 0
+
+
+def test_the_result_tells_who_suffers_and_the_step_on_the_whole_network() -> None:
+    large = {"model": {**SMALL, "hidden": 4096, "vocab": 64000}}
+    before = scenario([]).replace(large).run()
+    result = scenario([{"fail": {"nic": "node1.nic2"}}]).replace(large).run()
+    assert before.network_faults is None
+    found = result.network_faults
+    assert found is not None
+    assert found.before_s == before.step_time
+    assert found.step_time_s == result.step_time
+    worst = found.slowed[0]
+    assert worst.slowdown > 1
+    assert [one.slowdown for one in found.slowed] == sorted((one.slowdown for one in found.slowed), reverse=True)
+    assert {10, 11} & set(worst.ranks)  # those of node 1 that share a NIC now
+    assert result.to_dict()["network_faults"]["rerouted"] == list(found.rerouted)
+    late = scenario([{"flap": {"link": "node0", "from": 0.0, "until": 1.0}}]).run().network_faults
+    assert late is not None
+    assert late.before_s < 1.0 < late.step_time_s
+    assert not late.slowed  # while it is there it is as fast as ever

@@ -16,6 +16,7 @@ from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.likely import Range, likely, parts_of
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
+from trainsim.analysis.network_faults import NetworkFaults, network_faults
 from trainsim.analysis.rollout import RolloutUse, rollout_use
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.analysis.training_cost import TrainingCost, training_cost
@@ -196,6 +197,11 @@ class Analysis:
     def hops(self) -> Hops:
         """Where the groups of this job lie in the machine."""
         return Hops(self.job.cluster, self.simulation.network)
+
+    @cached_property
+    def network_faults(self) -> NetworkFaults | None:
+        """What is out of service or flaps in the network, and its cost; None if all is whole. Runs the job again."""
+        return network_faults(self.simulation, self.step_time)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

@@ -39,6 +39,7 @@ def result_dict(result: Result) -> dict[str, Any]:
         },
         "critical_path": [cause._asdict() for cause in result.critical_path.causes],
         "estimate": _estimate(result),
+        "network_faults": _network_faults(result),
         "rollout": None if result.rollout is None else asdict(result.rollout),
         "training_cost": None if cost is None else cost.to_dict(),
         "parameters": result.parameters,
@@ -51,6 +52,14 @@ def result_dict(result: Result) -> dict[str, Any]:
         },
         "warnings": list(result.warnings),
     }
+
+
+def _network_faults(result: Result) -> dict[str, Any] | None:
+    found = result.network_faults
+    if found is None:
+        return None
+    slowed = [{**asdict(one), "ranks": list(one.ranks)} for one in found.slowed]
+    return {**asdict(found), "rerouted": list(found.rerouted), "slowed": slowed}
 
 
 def _bubble(result: Result) -> dict[str, Any]:
