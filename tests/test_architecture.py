@@ -41,6 +41,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "report",
     "result",
     "scenario",
+    "jobs",
     "study",
     "validation",
     "calibration",

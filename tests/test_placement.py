@@ -62,12 +62,11 @@ def test_what_is_drawn_is_drawn_again_from_its_seed() -> None:
     assert nodes_of(on(on_nodes=4, placement="random")) == drawn[0]
 
 
-@given(st.integers(1, 24), st.integers(1, 6), st.data(), st.sampled_from(sorted(placements)))
-def test_every_placement_gives_out_all_free_nodes_once(
-    nodes: int, per_leaf: int, data: st.DataObject, name: str
-) -> None:
-    free = np.array(sorted(data.draw(st.sets(st.integers(0, nodes - 1), min_size=1))), np.int64)
-    given_out = placements[name](free, free // per_leaf, data.draw(st.integers(0, 9)))
+@pytest.mark.parametrize("name", sorted(placements))
+@given(st.sets(st.integers(0, 23), min_size=1), st.integers(1, 6), st.integers(0, 9))
+def test_every_placement_gives_out_all_free_nodes_once(name: str, nodes: set[int], per_leaf: int, seed: int) -> None:
+    free = np.array(sorted(nodes), np.int64)
+    given_out = placements[name](free, free // per_leaf, seed)
     assert sorted(given_out.tolist()) == free.tolist()
 
 
@@ -160,7 +159,7 @@ def test_folding_is_exact_for_ranks_in_any_order(order: list[int]) -> None:
         ({"on_nodes": 7}, "cluster.on_nodes = 7: the cluster has 6 nodes; ask for 1 to 6"),
         ({"on_nodes": 3, "not_on_nodes": [0, 1, 2, 4]}, "2 of 6 nodes are free; ask for 1 to 2"),
         ({"on_nodes": [1, 2], "not_on_nodes": [2]}, "node 2 is among cluster.not_on_nodes; take another one"),
-        ({"not_on_nodes": [0, 1, 2, 3, 4, 5]}, "leaves none of 6 nodes"),
+        ({"not_on_nodes": [0, 1, 2, 3, 4, 5]}, "none of 6 nodes is free"),
         ({"not_on_nodes": [9]}, "there is no node 9; the nodes are 0 to 5"),
         ({"on_nodes": 2, "placement": "spred"}, "Did you mean 'spread'.*Or it is the path of a host list"),
         ({"on_nodes": 2, "placement": {"packed": 3}}, "packed draws nothing, so it takes no seed"),
@@ -190,9 +189,9 @@ def test_a_host_list_of_too_few_gpus_is_told(tmp_path: Path) -> None:
     with pytest.raises(TrainsimError, match=r"tp 2 x pp 4 = 8 does not divide the GPUs \(the host list has 7\)"):
         on(placement=lines).resolve()
     (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ScenarioError, match="cannot be read as a host list"):
+    with pytest.raises(ScenarioError, match=r"host list .*: cannot be read"):
         on(placement=str(tmp_path / "noise")).resolve()
-    with pytest.raises(ScenarioError, match="cannot be read as a host list"):
+    with pytest.raises(ScenarioError, match=r"host list .*: cannot be read"):
         on(placement=str(tmp_path)).resolve()
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trainsim.costs.kernels import kernel_time as kernel_time
     from trainsim.importers.importing import import_config as import_config
     from trainsim.importers.topology.reading import topology as topology
+    from trainsim.jobs.running import run_jobs as run_jobs
     from trainsim.models.reading import load_model as model
     from trainsim.replaying import replay as replay
     from trainsim.replaying import schedule as schedule
@@ -60,6 +61,7 @@ _HOME = {
     "plan": "trainsim.study.planning.plan:plan",
     "plan_chart": "trainsim.study.planning.picture:plan_chart",
     "replay": "trainsim.replaying:replay",
+    "run_jobs": "trainsim.jobs.running:run_jobs",
     "sweep": "trainsim.study.sweep:sweep",
     "sweep_plot": "trainsim.study.sweep_plot:sweep_plot",
     "sweep_summary": "trainsim.study.sweep:sweep_summary",
@@ -85,6 +87,7 @@ __all__ = [
     "plan",
     "plan_chart",
     "replay",
+    "run_jobs",
     "samples",
     "schedule",
     "sweep",

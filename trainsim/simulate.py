@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from trainsim.contracts.exact import longest, tick_for
+from trainsim.contracts.exact import TICK, longest, tick_for, ticks
+from trainsim.contracts.excerpt import excerpt
 from trainsim.contracts.instructions import Program
 from trainsim.contracts.job import Delay, Job, Slow
-from trainsim.contracts.system import Ints
+from trainsim.contracts.system import Ints, System
 from trainsim.contracts.trace import Trace
 from trainsim.engine import run
 from trainsim.errors import Deadlock
-from trainsim.fold import fold, prune, unfolded
+from trainsim.fold import Quotient, fold, prune, unfolded
 from trainsim.program.estimate import Estimate, estimate
 from trainsim.program.lower import Lowered, lower
+from trainsim.program.merging import START, merged, started
 from trainsim.program.network import Network
 
 
@@ -44,9 +46,11 @@ class Simulation:
         return self.plan.system.program_of
 
 
-def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simulation:
-    """Run *job*; *phase* is told what is being done. Raises InvalidPlan or InvalidProgram before, Deadlock during the
-    run."""
+def simulate(job: Job, phase: Callable[[str], None] = lambda name: None, *, tick: float = TICK) -> Simulation:
+    """Run *job*; *phase* is told what is being done. Times are multiples of *tick* at the least.
+
+    Raises InvalidPlan or InvalidProgram before, Deadlock during the run.
+    """
     began = time.perf_counter()
     phase("planning")
     plan = lower(job)
@@ -58,10 +62,53 @@ def simulate(job: Job, phase: Callable[[str], None] = lambda name: None) -> Simu
     quotient = fold(system) if job.fold else unfolded(system)
     phase("simulating")
     with _told(job):
-        trace = run(quotient, tick=tick_for(expected_duration(job, expected)))
-        while trace.duration >= longest(trace.tick):  # so far from what was expected that its times were not exact
-            trace = run(quotient, tick=tick_for(trace.duration))
+        trace = _run_exactly(quotient, max(tick, tick_for(expected_duration(job, expected))))
     return Simulation(job=job, plan=plan, trace=trace, estimate=expected, wall_s=time.perf_counter() - began)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Together:
+    """Several jobs at one time on one machine: the system of all of them, its trace, and what each went through.
+
+    The trace of a job begins when it starts, at one of ``starts`` (seconds, whole ticks).
+    """
+
+    system: System
+    trace: Trace
+    starts: tuple[float, ...]
+    simulations: tuple[Simulation, ...]
+
+
+def simulate_together(
+    some: Sequence[Simulation], starts: Sequence[float], phase: Callable[[str], None] = lambda name: None
+) -> Together:
+    """Run the jobs of *some* runs, which are of jobs on different GPUs of one cluster, at one time, each from its start
+    on (seconds). Raises Deadlock."""
+    began = time.perf_counter()
+    tick = max(one.trace.tick for one in some)
+    starts = [ticks(start, tick) for start in starts]
+    systems = [started(one.plan.system, start) for one, start in zip(some, starts, strict=True)]
+    phase("folding the jobs together")
+    system = merged(systems, some[0].job.cluster.links)
+    pruned = prune(system)
+    quotient = fold(pruned) if all(one.job.fold for one in some) else unfolded(pruned)
+    phase("simulating the jobs together")
+    longest_run = max(start + one.trace.duration for one, start in zip(some, starts, strict=True))
+    trace = _run_exactly(quotient, max(tick, tick_for(longest_run)))
+    out, first, wall_s = [], 0, time.perf_counter() - began
+    for one, own, start in zip(some, systems, starts, strict=True):
+        part = excerpt(trace, first, own.ranks, start=start, skipped=START)
+        out.append(replace(one, trace=part, wall_s=wall_s))
+        first += own.ranks
+    return Together(system=system, trace=trace, starts=tuple(starts), simulations=tuple(out))
+
+
+def _run_exactly(quotient: Quotient, tick: float) -> Trace:
+    """The trace of a run whose times are multiples of *tick*, or of a coarser one if it takes so long."""
+    trace = run(quotient, tick=tick)
+    while trace.duration >= longest(trace.tick):  # so far from what was expected that its times were not exact
+        trace = run(quotient, tick=tick_for(trace.duration))
+    return trace
 
 
 @contextmanager

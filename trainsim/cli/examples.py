@@ -16,6 +16,7 @@ EXAMPLES = {
         "trainsim run my_scenario.yaml --set parallel.tp=8 --out tp8",
         "trainsim run bloom_3d --files gantt,trace",
         "trainsim run bloom_3d --json",
+        "trainsim run two_bloom_jobs --set cluster.oversubscription=2",
     ),
     "sweep": (
         "trainsim sweep bloom_3d --grid parallel.tp=2,4,8 --csv sweep.csv",

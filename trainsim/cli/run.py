@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainsim.cli.jobs import check_without_cost, is_of_several_jobs, run_several
 from trainsim.cli.options import Json, Names, Price, Sets, Tokens, command
 from trainsim.cli.reading import check_cost, load, tell_if_long, with_cost, words
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
@@ -44,11 +45,15 @@ def run(
     price: Price = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
 ) -> None:
-    """Simulate a step: numbers, charts, a trace and a report.
+    """Simulate a step: numbers, charts, a trace and a report; or several jobs on one machine.
 
     With --json nothing is written unless --files or --out asks for it.
     """
     kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
+    if is_of_several_jobs(scenario):
+        check_without_cost(tokens, price)
+        fit = run_several(scenario[0], changes, out=out, kinds=kinds, as_json=as_json, fold=not no_fold)
+        raise typer.Exit(NO if strict and not fit else 0)
     changes = with_cost(changes, tokens, price)
     base = load(scenario, changes)
     check_cost(base, price)

@@ -229,6 +229,15 @@ class Jitter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """Traffic of others on the network, from the first instant to the last: it takes the part ``load`` of each link
+    that ``on`` means (uplinks, nics, or the name of a link or device)."""
+
+    load: float
+    on: str = "uplinks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What is trained, on what, how."""
 
@@ -243,6 +252,7 @@ class Job:
     training: Training
     allocation: Allocation = field(default_factory=Allocation)
     algorithm: dict[str, str] = field(default_factory=dict)  # collective operation -> algorithm; missing: auto
+    background: Background | None = None
     what_if: tuple[Slow | Delay | Skip | Flap, ...] = ()
     paged_out: Mapping[int, float] = field(default_factory=dict)  # pipeline rank -> bytes of paged states on the host
     detail: str = "op"  # op | layer | block

@@ -42,6 +42,19 @@ def find_links(cluster: Cluster, name: str) -> Ints:
     return np.array(numbers, np.int64)
 
 
+def links_of_network(cluster: Cluster, name: str) -> Ints:
+    """The links that others use too: ``uplinks`` (all above the leaves), ``nics`` (the cables of all NICs), or those of
+    a name. UnknownName if there are none."""
+    first = cluster.nodes * cluster.links_per_node
+    if name == "uplinks" and cluster.fabric.links:
+        return np.arange(first, cluster.links, dtype=np.int64)
+    if name == "nics" and cluster.has_network:
+        return np.flatnonzero(cluster.is_network[:first])
+    if name in ("uplinks", "nics"):
+        raise UnknownName("link of this network", name, ["nics"] if cluster.has_network else ["none at all"])
+    return find_links(cluster, name)
+
+
 def _exact(cluster: Cluster, name: str) -> list[int]:
     """The link whose name is *name*: its number follows from the node in it."""
     match = re.search(r"node(\d{1,9})\.", name)

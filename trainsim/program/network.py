@@ -18,6 +18,7 @@ from trainsim.collectives.traffic import instant
 from trainsim.contracts.groups import EXPERT_AXES, Group, Messages, Peers, Queue
 from trainsim.contracts.job import Job, Slow
 from trainsim.contracts.system import Bools, Communicator, Floats, Ints, Pattern
+from trainsim.hardware.naming import links_of_network
 from trainsim.parallel.mesh import Mesh
 from trainsim.program.jitter import kept_of_links
 from trainsim.program.outages import outages
@@ -305,13 +306,15 @@ class Network:
 
 
 def link_bandwidth(job: Job) -> Floats:
-    """Bytes/s of every link, with what is slow in this job's ``what_if``, or drawn to be."""
+    """Bytes/s of every link, with what others take, what is slow in this job's ``what_if``, or drawn to be."""
     factors: Mapping[str, float] = {
         link: slow.factor for slow in job.what_if if isinstance(slow, Slow) for link in slow.links
     }
-    if not factors and not job.jitter.network:
+    if not factors and not job.jitter.network and job.background is None:
         return job.cluster.bandwidth
     bandwidth = job.cluster.bandwidth.copy()
+    if job.background is not None:
+        bandwidth[links_of_network(job.cluster, job.background.on)] *= 1.0 - job.background.load
     for link, factor in factors.items():
         bandwidth[job.cluster.find_links(link)] *= factor
     return bandwidth * kept_of_links(job)

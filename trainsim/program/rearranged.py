@@ -140,6 +140,7 @@ def _inputs(job: Job) -> tuple[object, ...]:
         facts(job.pipeline.schedule).split,
         job.padded_vocab,
         job.allocation,
+        job.background,
         job.algorithm,
         job.jitter,
         job.detail,

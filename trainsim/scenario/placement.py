@@ -1,4 +1,4 @@
-"""Where a scenario's job runs: on which nodes of the machine, and in which order its ranks go through them."""
+"""Where a scenario's job runs, in which order its ranks go through the nodes, and what else is on the network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from trainsim.contracts.allocation import Allocation
+from trainsim.contracts.job import Background
 from trainsim.documents.catalogue import exists
+from trainsim.documents.document import text_of
 from trainsim.errors import InvalidTopology, ScenarioError, UnknownName, shorten
 from trainsim.hardware.cluster import Cluster
 from trainsim.hardware.host_list import host_lines, listed_gpus
+from trainsim.hardware.naming import links_of_network
 from trainsim.hardware.placements import leaves_of, placements
 from trainsim.scenario.checks import Fault
 from trainsim.scenario.context import Context
@@ -36,7 +39,7 @@ def find_allocation(context: Context, cluster: Cluster) -> Allocation:
     free = np.array([node for node in range(cluster.nodes) if node not in busy], np.int64)
     number = len(free) if spec.on_nodes is None else spec.on_nodes
     if not len(free):
-        context.require(Fault(NOT_ON, f"leaves none of {cluster.nodes} nodes"), ScenarioError)
+        context.require(Fault(NOT_ON, f"none of {cluster.nodes} nodes is free"), ScenarioError)
     if not 1 <= number <= len(free):
         most = f"{len(free)} of {cluster.nodes} nodes are free" if busy else f"the cluster has {cluster.nodes} nodes"
         context.require(Fault(ON, f"{most}; ask for 1 to {len(free)}, or give it more cluster.nodes"), ScenarioError)
@@ -62,10 +65,17 @@ def written_placement(spec: ClusterSpec, folder: Path) -> tuple[str, ...] | None
     path = folder / given if exists(folder / given) else Path(given)
     if not exists(path):
         raise ScenarioError(f"{UnknownName('placement', given, placements)} Or it is the path of a host list.")
-    try:
-        return host_lines(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path} cannot be read as a host list: {error}") from None
+    return host_lines(text_of(path, f"host list {given}", ScenarioError))
+
+
+def find_background(context: Context, cluster: Cluster) -> Background | None:
+    """The traffic of others; None where there is none. Raises ScenarioError for links that are not there."""
+    spec = context.spec.cluster.background
+    if spec is None:
+        return None
+    with context.at("cluster.background.on"):
+        links_of_network(cluster, spec.on)
+    return Background(load=spec.load, on=spec.on) if spec.load else None
 
 
 def placed_nodes(allocation: Allocation, cluster: Cluster) -> tuple[int, ...]:

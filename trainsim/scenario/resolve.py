@@ -25,7 +25,7 @@ from trainsim.scenario.named import find_cluster, find_framework, find_model, sc
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.pace import with_pace
 from trainsim.scenario.perturbations import perturbations
-from trainsim.scenario.placement import find_allocation
+from trainsim.scenario.placement import find_allocation, find_background
 from trainsim.scenario.rollout import check_rollout
 from trainsim.scenario.routing import expert_parallel
 from trainsim.scenario.sharding_rules import check_sharding
@@ -81,6 +81,7 @@ def resolve(context: Context) -> Resolved:
         sharding=resolve_sharding(context, framework, cluster, parallel, pipeline.schedule, model.hidden),
         training=training,
         allocation=allocation,
+        background=find_background(context, cluster),
         algorithm=_algorithms(context),
         what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
         **carried(spec.simulation, Job) | {"jitter": find_jitter(context, gpus)},

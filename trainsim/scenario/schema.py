@@ -74,6 +74,13 @@ PlacementRule = Annotated[
 """The name of a placement or the path of a host list; a placement with its seed; or the lines of a host list."""
 
 
+class BackgroundSpec(ScenarioSection):
+    """Traffic of others on the network: the part of each link that it takes, and of which links."""
+
+    load: Annotated[float, Field(ge=0.0, le=0.99)]
+    on: str = "uplinks"
+
+
 class ClusterSpec(ScenarioSection):
     """A topology, how many nodes of it or how many GPUs in all, and on which nodes the job runs; every other key
     overrides a field of the topology file."""
@@ -86,6 +93,7 @@ class ClusterSpec(ScenarioSection):
     on_nodes: NodesOrNumber | None = None
     not_on_nodes: Nodes | None = None
     placement: PlacementRule | None = None
+    background: BackgroundSpec | None = None
 
 
 Layout = Annotated[
