@@ -45,7 +45,7 @@ def _table(slowed: tuple[SlowedCollective, ...]) -> Table:
             Column("ranks of the worst", priority=2),
         ),
         rows=tuple(
-            (one.communicator, one.operation, one.slowdown, one.groups, _ranks(one.ranks))
+            (one.communicator, one.operation, round(one.slowdown, 3), one.groups, _ranks(one.ranks))
             for one in slowed[:MOST_SHOWN]
         ),
     )
