@@ -124,6 +124,7 @@ def _quotient(system: System, graph: Graph, colour: Ints, rounds: int) -> Quotie
     seen[graph.used[first]] = True
     owned = np.ones(len(first), bool)
     owned[resource_class[system.owner[graph.used] < 0]] = False
+    owned[[int(of[outage.resource]) for outage in system.outages if of[outage.resource] >= 0]] = False
     groups: list[GroupClass] = []
     group_of: dict[tuple[Peers, int], Ints] = {}
     for name, communicator in system.communicators.items():
