@@ -45,9 +45,9 @@ def run(
     price: Price = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
 ) -> None:
-    """Simulate a step: numbers, charts, a trace and a report; or several jobs on one machine.
+    """Simulate a step: numbers, charts, a trace and a report.
 
-    With --json nothing is written unless --files or --out asks for it.
+    A file of several jobs on one machine is run as such. With --json nothing is written unless --files or --out asks.
     """
     kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
     if is_of_several_jobs(scenario):
