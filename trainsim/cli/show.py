@@ -32,7 +32,7 @@ def show_topology(
         ),
     ] = None,
 ) -> None:
-    """What is in a machine, and a picture of it, or its graph as a file."""
+    """What is in a machine; a picture of it, or its graph as a file."""
     from trainsim.hardware.draw import describe
     from trainsim.hardware.graph_files import WRITERS, graph_text
     from trainsim.importers.topology.reading import topology
