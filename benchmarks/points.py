@@ -21,7 +21,7 @@ from trainsim.fold import fold, prune
 from trainsim.garbage import no_search_for_cycles
 from trainsim.program.estimate import estimate
 from trainsim.program.lower import lowered
-from trainsim.program.parts import work_out
+from trainsim.program.rearranged import worked_out
 from trainsim.result.result import Result
 from trainsim.simulate import Simulation, expected_duration
 from trainsim.study.trial import Measures, measures
@@ -74,7 +74,7 @@ def point(base: ts.Scenario, changes: Changes, spent: dict[str, float]) -> Measu
     scenario = base.replace(changes)
     with no_search_for_cycles():
         job = timed("resolve", scenario.resolve)
-        parts = timed("work out", lambda: work_out(job))
+        parts = timed("work out", lambda: worked_out(job))
         plan = timed("lower", lambda: lowered(parts))
         expected = timed("estimate", lambda: estimate(parts))
         quotient = timed("prune, fold", lambda: fold(prune(plan.system)))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.jobs import same_spans, small
 from trainsim.collectives import algorithms
+from trainsim.contracts.job import Job
 from trainsim.contracts.system import System
 from trainsim.documents.document import _read
 from trainsim.engine import run
@@ -18,6 +19,7 @@ from trainsim.optimizers import OPTIMIZERS, load_optimizer, yardstick
 from trainsim.program.lower import lower
 from trainsim.program.network import Network
 from trainsim.program.parts import work_out
+from trainsim.simulate import simulate
 
 JOBS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -99,6 +101,43 @@ def test_a_new_algorithm_is_weighed_though_others_were_kept(monkeypatch: pytest.
 def test_coarse_blocks_are_worked_out_once() -> None:
     parts = work_out(small(simulation__detail="block"))
     assert parts.coarse(parts.layers[0]) is parts.coarse(parts.layers[1])
+
+
+POINTS: dict[str, dict[str, object]] = JOBS | {
+    "zero bubble": {"pipeline": {"schedule": "zb-h1"}},
+    "planned": {"pipeline": {"schedule": "zb-v"}},
+    "two stages": {"parallel__tp": 2, "parallel__pp": 2},
+    "more layers first": {"pipeline": {"schedule": "1f1b", "layout": [7, 6, 6, 5]}},
+    "recomputed": {"training__recompute": "full"},
+    "recomputed in part": {"training__recompute": {"mode": "full", "layers": 1}},
+    "larger": {"training__micro_batch": 2},
+    "shared by all": {"sharding__strategy": "ddp"},
+    "fetched": {"sharding__strategy": "zero3", "framework": "deepspeed", "parallel__pp": 1},
+    "jitter": {"simulation__jitter": {"network": 0.1}},
+    "other draw": {"simulation__jitter": {"network": 0.1}, "simulation__seed": 1},
+}
+
+
+@pytest.mark.parametrize("detail", ["block", pytest.param("op", marks=pytest.mark.slow)])
+def test_a_point_is_what_it_is_in_a_process_that_has_run_no_other(detail: str) -> None:
+    """Blocks, templates, holdings and exchanges are kept from whatever points there were before."""
+    alone = {}
+    for name in POINTS:
+        job = point(name, detail)
+        job.cluster.memo.clear()
+        alone[name] = simulate(job)
+    for name in reversed(POINTS):
+        among_others = simulate(job := point(name, detail))
+        assert among_others.estimate == alone[name].estimate
+        assert among_others.trace.facts == alone[name].trace.facts
+        assert among_others.trace.memory == alone[name].trace.memory
+        assert same_spans(among_others.trace, alone[name].trace)
+    assert 1 < len(job.cluster.memo["families"]) < len(POINTS)
+
+
+def point(name: str, detail: str) -> Job:
+    """A model that is found by its name is one for all points."""
+    return small(**{"model": "opt-1.3b", **POINTS[name]}, simulation__detail=detail)
 
 
 def test_the_yardstick_of_optimizers_is_adam_as_it_ships() -> None:

@@ -23,7 +23,7 @@ def block_template(parts: Parts, stage: Stage, work: str, cuts: Cuts) -> Templat
     outline = PASSES[work](parts, stage, cuts=cuts, made_of=_parts_with_cuts).main
     blocks = tuple(map(id, parts.layer_blocks(stage)))
     ends = stage.chunk, stage.embedding, stage.head
-    key = id(parts), work, ends, blocks, tuple(cuts), tuple(map(_shape, outline))
+    key = work, ends, blocks, tuple(cuts), tuple(map(_shape, outline))
     alike = parts.alike.get(key)
     if alike is None:
         one_pass = PASSES[work](parts, stage, cuts=cuts, made_of=coarse_blocks)

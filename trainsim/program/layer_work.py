@@ -17,21 +17,26 @@ from trainsim.sharding.launches import PLAIN, launches_of
 def style_for(job: Job) -> Style:
     """The framework's kernels; sums of another type than its own take other traffic where a kernel of its own adds, and
     where replicas share the sums each adds its part."""
-    style = style_of(job.framework, job.training.attention)
-    modules, parallel_loss = job.training.recompute_modules, job.training.loss_parallel
-    policy = job.training.recompute_policy or style.selective
-    style = replace(style, selective=policy, recompute_modules=modules, loss_parallel=parallel_loss)
-    style = replace(style, frozen_gathered=strategies[job.sharding.strategy].shares_parameters)
-    style = replace(style, cross_entropy=job.training.cross_entropy, loss_chunks=job.training.loss_chunks)
-    if strategies[job.sharding.strategy].every_pass and job.parallel.pp == 1:
-        style = replace(style, weight_gradients="none")  # the strategy counts them
-    style = replace(style, casts_kept=job.training.autocast and not job.framework.memory.states.cast_copy)
+    training, strategy = job.training, strategies[job.sharding.strategy]
+    style = style_of(job.framework, training.attention)
     nbytes = style.accumulation_bytes
-    if job.training.accumulation_dtype is not None and nbytes:
-        nbytes = job.training.number_bytes + 2 * job.sum_bytes
-    if job.training.optimizer_in_backward:
+    if training.accumulation_dtype is not None and nbytes:
+        nbytes = training.number_bytes + 2 * job.sum_bytes
+    if training.optimizer_in_backward:
         nbytes = 0.0  # nothing is summed
-    return replace(style, accumulation_bytes=nbytes / strategies[job.sharding.strategy].summed_by(job))
+    counted = strategy.every_pass and job.parallel.pp == 1  # by the strategy
+    return replace(
+        style,
+        selective=training.recompute_policy or style.selective,
+        recompute_modules=training.recompute_modules,
+        loss_parallel=training.loss_parallel,
+        frozen_gathered=strategy.shares_parameters,
+        cross_entropy=training.cross_entropy,
+        loss_chunks=training.loss_chunks,
+        weight_gradients="none" if counted else style.weight_gradients,
+        casts_kept=training.autocast and not job.framework.memory.states.cast_copy,
+        accumulation_bytes=nbytes / strategy.summed_by(job),
+    )
 
 
 def head_launches(job: Job, shape: Shape, style: Style) -> dict[str, int]:

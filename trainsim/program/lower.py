@@ -20,7 +20,8 @@ from trainsim.garbage import no_search_for_cycles
 from trainsim.program.jitter import noisy_programs, slow_gpus
 from trainsim.program.network import Network
 from trainsim.program.outages import outages
-from trainsim.program.parts import Parts, work_out
+from trainsim.program.parts import Parts
+from trainsim.program.rearranged import worked_out
 from trainsim.program.rollout import RolloutPlan, rollout_plan, with_rollout
 from trainsim.program.step import delayed, rank_program
 from trainsim.program.verify import verify
@@ -53,7 +54,7 @@ def lower(job: Job) -> Lowered:
     Raises InvalidPlan for layouts that lose layers, InvalidProgram when passes produced something illegal.
     """
     with no_search_for_cycles():
-        return lowered(work_out(job))
+        return lowered(worked_out(job))
 
 
 def lowered(parts: Parts) -> Lowered:

@@ -160,12 +160,19 @@ def work_out(job: Job, *, plans: bool = True) -> Parts:
     if job.model.has_experts:
         shape = replace(shape, experts=expert_shape(job, network))
     first = _parts(job, Blocks(job, network), shape=shape)
-    if plans and facts(job.pipeline.schedule).planned:
-        message = first.network.seconds(Messages("forward", 1), "message", first.message_bytes)
-        first = replace(first, planned_for=planned_costs(job, [_pass_seconds(first, s) for s in first.stages], message))
+    first = planned(first) if plans else first
     later = (_parts(job, first.blocks, shape=replace(shape, context=k * length)) for k in range(1, slices))
     first = replace(first, later=tuple(later)) if slices > 1 else first
     return replace(first, uneven=_uneven(first, shape)) if job.training.routing.loads else first
+
+
+def planned(parts: Parts) -> Parts:
+    """*parts* with the times by which their schedule plans, if it does."""
+    if not facts(parts.job.pipeline.schedule).planned:
+        return parts
+    message = parts.network.seconds(Messages("forward", 1), "message", parts.message_bytes)
+    times = [_pass_seconds(parts, stage) for stage in parts.stages]
+    return replace(parts, planned_for=planned_costs(parts.job, times, message))
 
 
 def _uneven(parts: Parts, shape: Shape) -> tuple[Parts, ...]:

@@ -123,8 +123,9 @@ class _Known:
         """The parts of *layout*. Raises what resolving it raises, where no other has been resolved yet."""
         job, family = job_of(self._resolve(layout), layout), _family(layout)
         if family not in self._families:
-            self._families[family] = Rearranging(work_out(job, plans=False), self._shapes)
-            return self._families[family].worked_out
+            parts = work_out(job, plans=False)
+            self._families[family] = Rearranging(parts, self._shapes)
+            return parts
         return self._families[family].parts(job)
 
 
