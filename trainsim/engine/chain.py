@@ -1,9 +1,9 @@
-"""A thread of control of one rank class, as a SimPy process."""
+"""A thread of control of one rank class, which goes on from event to event."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from trainsim.contracts.record import Record
@@ -77,24 +77,31 @@ class Chain:
         rows = len(self.rows)
         return (self.number, rows - 1) if rows else None
 
-    def process(self) -> Generator[Event, Any, None]:
-        """Carry out all tasks; every ``yield`` is a wait that cannot be avoided.
+    def start(self, _: Event) -> None:
+        """Carry out all tasks up to the first wait that cannot be avoided."""
+        self._carry_out()
+
+    def go_on(self, event: Event) -> None:
+        """The same up to the next one: *event*, which it waited for, has happened.
 
         Where it is stands in ``task`` and ``at`` alone: somebody may move it while it waits.
         """
+        operations, microbatch = self.tasks[self.task]
+        operations[self.at].end(self, microbatch, event.value)
+        self.at += 1
+        self._carry_out()
+
+    def _carry_out(self) -> None:
         tasks, rows = self.tasks, self.rows
-        done = rows.tasks.append
         while self.task < len(tasks):
             operations, microbatch = tasks[self.task]
             while self.at < len(operations):
                 event = operations[self.at].begin(self, microbatch)
                 if event is not None:
-                    value = yield event
-                    operations, microbatch = tasks[self.task]
-                    operations[self.at].end(self, microbatch, value)
-                    operations, microbatch = tasks[self.task]
+                    event.callbacks.append(self.go_on)
+                    return
                 self.at += 1
-            done(len(rows))
+            rows.tasks.append(len(rows))
             self.task += 1
             self.at = 0
             if self.task >= self.mark:

@@ -2,19 +2,19 @@
 SimPy's clock, and what the engine does with it beyond SimPy's public face.
 
 It is all here, so that a new version of SimPy has one file to break (pyproject pins 4.1). Three things save what
-the public way would cost at every kernel: an event that fires later without a process of its own, a plain call
-instead of a process, and taking the waiters off an event that stands on the agenda at the wrong time, in place of
+the public way would cost at every kernel: an event that fires later without a process of its own, plain calls
+instead of processes, and taking the waiters off an event that stands on the agenda at the wrong time, in place of
 interrupting a process and cancelling a timeout. The others look at the agenda, and put off what stands there.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from simpy.core import Environment
-from simpy.events import NORMAL, Event, EventPriority, Process, Timeout
+from simpy.events import NORMAL, Event, EventPriority, Timeout
 
 __all__ = ["LAST", "LATE", "NORMAL", "Clock", "Event", "Timeout", "owner_of"]
 
@@ -44,10 +44,6 @@ class Clock(Environment):
         fresh.callbacks, event.callbacks = event.callbacks, []
         return fresh
 
-    def carry_out(self, process: Generator[Event, Any, None], owner: Any) -> None:
-        """Start a process that belongs to *owner*."""
-        self.process(process).owner = owner  # type: ignore[attr-defined]
-
     def agenda(self) -> list[tuple[float, int, Event]]:
         """What is to happen, in its order: when, with which priority, and what."""
         return [(at, priority, event) for at, priority, _, event in sorted(self._queue)]
@@ -68,8 +64,6 @@ class Clock(Environment):
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             for callback in callbacks:
                 callback(event)
-            if not event._ok and not hasattr(event, "_defused"):
-                raise event._value
 
     def rewind(self) -> None:
         """Start again at 0; nothing is on the agenda."""
@@ -81,6 +75,5 @@ class Clock(Environment):
 
 
 def owner_of(callback: Any) -> Any:
-    """What a callback belongs to; of a process, what it was started for."""
-    owner = callback.__self__
-    return owner.owner if isinstance(owner, Process) else owner  # type: ignore[attr-defined]
+    """What a callback belongs to."""
+    return callback.__self__

@@ -57,7 +57,7 @@ def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
         watch(clock, actors, chains, compiler.lanes, changes(quotient.outages, tick))
     begin_outages(compiler.shared, quotient.outages)
     for chain in chains:
-        clock.carry_out(chain.process(), chain)
+        clock.call(chain.start, 0.0)
     clock.run_out()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)

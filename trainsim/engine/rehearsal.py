@@ -203,7 +203,7 @@ class Room:
         for chain, tasks in zip(chains, score.chains, strict=True):
             chain.tasks = tasks
         for chain in (*(c for c in chains if c.number not in score.leaders), *(chains[k] for k in score.leaders)):
-            self.clock.process(chain.process())  # those that follow compute are there first
+            self.clock.call(chain.start, 0.0)  # those that follow compute are there first
         self.clock.run_out()
         for flags, microbatch in score.flags:
             flags.forget(microbatch)
