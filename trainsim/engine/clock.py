@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from simpy.core import Environment
-from simpy.events import NORMAL, Event, EventPriority, Timeout
+from simpy.events import NORMAL, URGENT, Event, EventPriority, Timeout
 
-__all__ = ["LAST", "LATE", "NORMAL", "Clock", "Event", "Timeout", "owner_of"]
+__all__ = ["LAST", "LATE", "NORMAL", "URGENT", "Clock", "Event", "Timeout", "owner_of"]
 
 LATE = EventPriority(2)  # after all that happens at the same instant
 LAST = EventPriority(3)  # after that, too

@@ -10,7 +10,7 @@ from trainsim.contracts.record import TaskFacts, Tasks
 from trainsim.contracts.trace import Trace
 from trainsim.engine.actor import actors_of
 from trainsim.engine.chain import Chain
-from trainsim.engine.clock import Clock
+from trainsim.engine.clock import URGENT, Clock
 from trainsim.engine.compile import Compiler
 from trainsim.engine.fluid import SharedResources, Uses
 from trainsim.engine.outages import begin_outages, changes
@@ -57,7 +57,7 @@ def _run(quotient: Quotient, *, merge: bool, leap: bool, tick: float) -> Trace:
         watch(clock, actors, chains, compiler.lanes, changes(quotient.outages, tick))
     begin_outages(compiler.shared, quotient.outages)
     for chain in chains:
-        clock.call(chain.start, 0.0)
+        clock.call(chain.start, 0.0, URGENT)
     clock.run_out()
     if not all(chain.over for chain in chains):
         raise deadlock(quotient, actors, chains, clock.now)

@@ -18,7 +18,7 @@ from trainsim.contracts.instructions import Columns
 from trainsim.contracts.record import Passage, Run
 from trainsim.engine.actor import Actor, actors_of
 from trainsim.engine.chain import Cause, Chain, Compiled
-from trainsim.engine.clock import Clock, Event, Timeout
+from trainsim.engine.clock import URGENT, Clock, Event, Timeout
 from trainsim.engine.compile import Compiler
 from trainsim.engine.course import Course
 from trainsim.engine.fluid import SharedResources
@@ -203,7 +203,7 @@ class Room:
         for chain, tasks in zip(chains, score.chains, strict=True):
             chain.tasks = tasks
         for chain in (*(c for c in chains if c.number not in score.leaders), *(chains[k] for k in score.leaders)):
-            self.clock.call(chain.start, 0.0)  # those that follow compute are there first
+            self.clock.call(chain.start, 0.0, URGENT)  # those that follow compute are there first
         self.clock.run_out()
         for flags, microbatch in score.flags:
             flags.forget(microbatch)
