@@ -1,8 +1,8 @@
 """
 How right the collectives are: ``python -m benchmarks.collectives [--logs]``.
 
-Public nccl-tests logs (``tests/data/collectives``) beside what ``ts.collective_time`` says. Constants were fitted to one
-half of the logs; the other half is machines, or software, that they had not met.
+Public nccl-tests logs (``tests/data/collectives``) beside what ``ts.collective_time`` says. Constants were fitted to
+one half of the logs; the other half is machines, or software, that they had not met. ``--logs`` shows each log.
 """
 
 from __future__ import annotations
@@ -12,22 +12,31 @@ import statistics
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import trainsim as ts
-from trainsim.hardware.cluster import Cluster
+from trainsim.hardware.cluster import Cluster, build_cluster
 from trainsim.hardware.topology import Changes, find_topology
-from trainsim.hardware.cluster import build_cluster
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "collectives"
 MIB = 1 << 20
 LAUNCH = 4.3e-6
-"""Seconds per GPU that one process takes to launch kernels on all GPUs, as nccl-tests has it with -g 8."""
+"""Seconds per GPU that one process takes to launch kernels on all GPUs, as nccl-tests does with -g 8."""
+SIZES = {
+    "64 KiB to 1 MiB": (MIB / 16, MIB),
+    "1 to 16 MiB": (MIB, 16 * MIB),
+    "from 16 MiB": (16 * MIB, inf),
+    "from 1 MiB": (MIB, inf),
+}
+"""Classes of buffers: from so many bytes up to so many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Log:
     """A log: where it was measured, with which operation, and seconds by bytes."""
 
@@ -37,27 +46,31 @@ class Log:
 
     @property
     def clean(self) -> bool:
+        """Whether it counts: the machine is known, and nothing was wrong with it."""
         return "left_out" not in self.said
 
     @property
     def far(self) -> bool:
+        """Whether it crosses a network."""
         return int(self.said["nodes"]) > 1
 
+    @cached_property
     def cluster(self) -> Cluster:
-        machine = dict(self.said["machine"])
-        return build_cluster(find_topology(machine.pop("topology")), Changes(values={"nodes": self.said["nodes"], **machine}))
+        """The machine, as nearly as the log tells it."""
+        machine = {"nodes": self.said["nodes"], **self.said["machine"]}
+        return build_cluster(find_topology(machine.pop("topology")), Changes(values=machine))
 
     @property
     def ranks(self) -> list[int]:
-        per_node = self.cluster().gpus_per_node
+        per_node = self.cluster.gpus_per_node
         return [n * per_node + g for n in range(self.said["nodes"]) for g in range(self.said["gpus_per_node"])]
 
     def predicted(self, nbytes: int) -> float:
-        """Seconds, at least as long as one process takes to launch on all GPUs, where one did."""
-        seconds = ts.collective_time(self.cluster(), self.said["operation"], self.ranks, nbytes, self.said["algorithm"])
+        """Seconds; no fewer than one process takes to launch on all GPUs, where one did."""
+        seconds = ts.collective_time(self.cluster, self.said["operation"], self.ranks, nbytes, self.said["algorithm"])
         return max(seconds, LAUNCH * len(self.ranks)) if self.said.get("processes") == 1 else seconds
 
-    def errors(self, least: float = 0.0, below: float = float("inf")) -> list[float]:
+    def errors(self, least: float = 0.0, below: float = inf) -> list[float]:
         """Predicted over measured time, less 1, of the sizes from *least* to *below* bytes."""
         return [self.predicted(n) / t - 1 for n, t in self.seconds.items() if least <= n < below]
 
@@ -65,17 +78,12 @@ class Log:
 @lru_cache(maxsize=1)
 def logs() -> tuple[Log, ...]:
     """All logs."""
-    import yaml
-
     times: dict[str, dict[int, float]] = {}
     with (DATA / "times.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             times.setdefault(row["log"], {})[int(row["bytes"])] = float(row["microseconds"]) * 1e-6
     said = yaml.safe_load((DATA / "logs.yaml").read_text(encoding="utf-8"))
     return tuple(Log(name=name, said=said[name], seconds=times[name]) for name in said)
-
-
-CLASSES = {"64 KiB to 1 MiB": (MIB / 16, MIB), "1 to 16 MiB": (MIB, 16 * MIB), "from 1 MiB": (MIB, float("inf")), "from 16 MiB": (16 * MIB, float("inf"))}
 
 
 def median_error(some: Iterable[Log], least: float, below: float) -> tuple[float, float, int]:
@@ -86,20 +94,30 @@ def median_error(some: Iterable[Log], least: float, below: float) -> tuple[float
     return statistics.median(errors), errors[int(0.9 * (len(errors) - 1))], len(errors)
 
 
-def main() -> None:
-    if "--logs" in sys.argv:
-        for log in logs():
-            cells = []
-            for least, below in ((MIB / 16, MIB), (MIB, 16 * MIB), (16 * MIB, 256 * MIB), (256 * MIB, float("inf"))):
-                e = log.errors(least, below)
-                cells.append(f"{statistics.median(e):+6.1%}" if e else "      ")
-            worst = max(log.seconds)
-            print(f"{log.said.get('half') or '-':5} {'  ' if log.clean else 'x '}{log.name[:58]:58} {log.said['nodes']}x{log.said['gpus_per_node']:<3}", *cells, "  ", f"{log.said['algorithm']}", log.said["source"][:40])
+def summary() -> str:
+    """A line per place and half: median, 90th percentile and number of rows of every class of sizes."""
+    lines = []
     for where, far in (("in a node", False), ("across nodes", True)):
         for half in ("fit", "score"):
             some = [log for log in logs() if log.clean and log.far is far and log.said["half"] == half]
-            print(f"{where:13} {half:6}", *(f"{name}: {m:5.1%} / {p:5.1%} ({n})" for name, (a, b) in CLASSES.items() for m, p, n in [median_error(some, a, b)]))
+            cells = [
+                f"{name} {m:.1%} / {p:.0%} ({n})" for name, s in SIZES.items() for m, p, n in [median_error(some, *s)]
+            ]
+            lines.append(f"{where:13}{half:6} " + ", ".join(cells))
+    return "\n".join(lines)
+
+
+def by_log() -> str:
+    """A line per log: the median error of every class of sizes."""
+    lines = []
+    for log in logs():
+        cells = [f"{statistics.median(e):+7.1%}" if (e := log.errors(*s)) else " " * 7 for s in SIZES.values()]
+        half = log.said["half"] if log.clean else "-"
+        lines.append(f"{half:6}{log.name:60.60} {log.said['algorithm']:5}" + "".join(cells))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    if "--logs" in sys.argv[1:]:
+        print(by_log())
+    print(summary())

@@ -7,15 +7,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 CONSTANTS = {
-    "latency_scale": 1.16, "ring_base": 6.6e-6, "ring_step": 0.6e-6, "ring_network_step": 2.7e-6,
-    "tree_base": 6.8e-6, "tree_step": 0.6e-6, "tree_one_node": 4e-6, "network_hop": 5e-6,
-    "chunk_step": 3.4e-6, "chunk_network_step": 14e-6, "chunk_bytes": 7e3,
-    "ramp": 12e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 48.8e-6, "ramp_network_power": 0.95,
-    "nvls_rate": 1.16, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.13, "nvls_minimum_ranks": 5.0,
-    "tree_rate": 0.92, "auto_mib": 256.0, "group_rate": 1e15,
-    "message_latency": 8e-6, "message_network_latency": 12e-6, "message_network_gain": 1.0,
+    "latency_scale": 1.16, "ring_base": 6.6e-6, "ring_step": 0.6e-6, "ring_network_step": 2.7e-6, "tree_base": 6.8e-6,
+    "tree_step": 0.6e-6, "tree_one_node": 4e-6, "network_hop": 5e-6, "chunk_step": 3.4e-6,
+    "chunk_network_step": 14e-6, "chunk_bytes": 7e3, "domain_chunk_base": 14e-6, "domain_chunk_step": 1.9e-6,
+    "tree_chunk_base": 8.4e-6, "tree_chunk_step": 4e-6, "network_chunk_hop": 14e-6, "tree_rails": 1000.0,
+    "tree_small_rate": 0.08, "ramp": 10e-6, "ramp_gpus": 8.0, "ramp_gather": 1.7, "ramp_network": 12e-6,
+    "ramp_network_power": 0.0, "nvls_rate": 1.09, "nvls_rate_power": 0.047, "nvls_base": 25e-6,
+    "nvls_network_step": 20.9e-6, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.04, "nvls_minimum_ranks": 5.0,
+    "tree_rate": 0.92, "auto_mib": 256.0, "group_rate": 1e15, "message_latency": 8e-6,
+    "message_network_latency": 12e-6, "message_network_gain": 1.0,
 }  # fmt: skip
-WITHOUT = ("latency_scale", "ring_base", "ramp", "ramp_network", "nvls_ramp", "chunk_step", "chunk_network_step")
+WITHOUT = (
+    "latency_scale", "ring_base", "ramp", "ramp_network", "nvls_ramp", "nvls_base", "nvls_network_step", "chunk_step",
+    "chunk_network_step", "domain_chunk_base", "domain_chunk_step", "tree_chunk_base", "tree_chunk_step",
+    "network_chunk_hop",
+)  # fmt: skip
 ZERO = dict.fromkeys(WITHOUT, 0.0)
 
 

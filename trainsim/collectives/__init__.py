@@ -95,6 +95,8 @@ class Algorithm:
     """``edges(operation, placement)`` is the traffic; ``latency``, ``ramp`` and ``chain`` are seconds per group.
 
     ``chain`` (None: none) is what the steps from rank to rank take that large buffers pay and small ones do not.
+    ``small_rate`` names the constant that says at which part of its rate it carries small buffers instead (empty: the
+    bytes per step alone decide, ``chunk_bytes``).
     ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words. ``automatic`` says which
     of these a library would give it by itself (None: all): only those are weighed by ``auto``.
     """
@@ -104,6 +106,7 @@ class Algorithm:
     latency: Callable[[str, PlacedGroups], Floats]
     ramp: Callable[[str, PlacedGroups], Floats]
     chain: Callable[[str, PlacedGroups], Floats] | None = None
+    small_rate: str = ""
     fits: Callable[[PlacedGroups], Bools] | None = None
     needs: str = ""
     automatic: Callable[[str, PlacedGroups], Bools] | None = None

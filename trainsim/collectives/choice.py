@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Floats, Ints, PlacedGroups, algorithms
-from trainsim.collectives.latency import least_latency, tree_ramp
+from trainsim.collectives.latency import least_latency
 from trainsim.collectives.place import place
-from trainsim.collectives.traffic import Rates, carried
+from trainsim.collectives.traffic import Rates, carried, switching
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
 
@@ -23,17 +23,32 @@ OF_A_GROUP = ("factor", "bandwidth", "latency", "ramp", "chain", "chain_bytes")
 def quickest(placement: PlacedGroups, operation: str, rates: Rates) -> Pattern:
     """Every group with the algorithm that takes the shortest time for ``auto_mib`` of data; of equals the first.
 
-    Weighed are all that are registered, do the operation, fit the group and are not held back by ``automatic``.
+    Weighed are all that are registered, do the operation, fit the group and are not held back by ``automatic``. Groups
+    that lie alike in their domains get the same one, which is weighed for the first of them on a machine that is whole:
+    a library does not know what is wrong with a link, or what leaves are like.
     """
     able = candidates(placement, operation)
-    offers = [_offer(placement, operation, algorithms[name], which, rates) for name, which in able.items()]
-    if len(offers) == 1:
-        return offers[0].pattern
-    seconds = np.full((len(offers), len(placement.members)), np.inf)
-    for row, offer in zip(seconds, offers, strict=True):
+    names = list(able)
+    if len(names) == 1:
+        return _offer(placement, operation, algorithms[names[0]], able[names[0]], rates).pattern
+    first, kind = _kinds(placement)
+    sample = place(placement.machine, placement.members[first])
+    seconds = np.full((len(names), len(first)), np.inf)
+    for row, name in zip(seconds, names, strict=True):
+        offer = _offer(sample, operation, algorithms[name], able[name][first], rates._replace(bandwidth=None))
         row[offer.groups] = _seconds(offer.pattern, placement.machine.constants["auto_mib"] * MIB)
-    best = seconds.argmin(axis=0)
-    return _merged([offer.only(best[offer.groups] == k) for k, offer in enumerate(offers)], len(best))
+    best = seconds.argmin(axis=0)[kind]
+    taken = [(algorithms[names[k]], best == k) for k in np.unique(best)]
+    return _merged([_offer(placement, operation, algorithm, which, rates) for algorithm, which in taken])
+
+
+def _kinds(placement: PlacedGroups) -> tuple[Ints, Ints]:
+    """(First group of each kind, kind of each group): those of a kind have the same GPUs of as many domains."""
+    begins = np.zeros(placement.members.size, np.int64)
+    begins[placement.first] = 1
+    places = 2 * (placement.members % placement.machine.gpus_per_node) + begins.reshape(placement.members.shape)
+    _, first, kind = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    return first, kind.ravel()
 
 
 def candidates(placement: PlacedGroups, operation: str) -> Mapping[str, Bools]:
@@ -69,32 +84,15 @@ class _Offer(NamedTuple):
     groups: Ints
     pattern: Pattern
 
-    def only(self, chosen: Bools) -> _Offer:
-        """The same for some of the groups."""
-        if chosen.all():
-            return self
-        p, number = self.pattern, np.cumsum(chosen) - 1
-        uses = chosen[p.use_group]
-        part = Pattern(
-            **{name: getattr(p, name)[chosen] for name in OF_A_GROUP},
-            use_group=number[p.use_group[uses]],
-            use_resource=p.use_resource[uses],
-            use_amount=p.use_amount[uses],
-            use_hold=p.use_hold[uses],
-        )
-        return _Offer(self.groups[chosen], part)
-
 
 def _offer(placement: PlacedGroups, operation: str, algorithm: Algorithm, which: Bools, rates: Rates) -> _Offer:
-    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those.
-
-    An all-reduce gives up a long chain of ranks for a tree, where that takes longer to get going than a tree does.
-    """
+    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those."""
     served = placement if which.all() else place(placement.machine, placement.members[which])
     made = carried(served, operation, algorithm, rates)
     quick = np.minimum(made.latency, least_latency(operation, served))
-    if operation == "all_reduce" and algorithm.chain is not None:
-        made = replace(made, ramp=tree_ramp(operation, served), chain=np.zeros_like(made.chain))
+    if operation == "all_reduce" and not algorithm.small_rate:  # small ones take a tree
+        small = switching(made, served.machine.constants["tree_small_rate"])
+        made = replace(made, chain_bytes=np.where(served.domains > 1, small.chain_bytes, made.chain_bytes))
     return _Offer(np.flatnonzero(which), replace(made, latency=quick))
 
 
@@ -104,9 +102,8 @@ def _seconds(p: Pattern, nbytes: float) -> Floats:
     return np.asarray(p.latency + x + 2.0 * np.sqrt(x * p.ramp) + p.chain * nbytes / (nbytes + p.chain_bytes))
 
 
-def _merged(offers: Sequence[_Offer], groups: int) -> Pattern:
-    """One pattern of *groups* groups, of which each is in one of *offers*; uses in the order of groups."""
-    offers = [offer for offer in offers if len(offer.groups)]
+def _merged(offers: Sequence[_Offer]) -> Pattern:
+    """One pattern of all groups, of which each is in one of *offers*; uses in the order of groups."""
     if len(offers) == 1:
         return offers[0].pattern
     at = np.argsort(np.concatenate([offer.groups for offer in offers]))

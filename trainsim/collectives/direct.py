@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainsim.collectives import Algorithm, Edges, PlacedGroups, algorithms
-from trainsim.collectives.latency import direct_ramp, least_latency
+from trainsim.collectives.latency import least_latency, tree_ramp
 
 MOST_PAIRS = 1 << 18
 """Pairs that are laid out one by one; of more, every rank sends to so many others at evenly spread distances."""
@@ -33,5 +33,5 @@ def direct_edges(operation: str, placement: PlacedGroups) -> Edges:
 
 
 algorithms.register("direct", "all_to_all", "pairwise")(
-    Algorithm(operations=("all_to_all",), edges=direct_edges, latency=least_latency, ramp=direct_ramp)
+    Algorithm(operations=("all_to_all",), edges=direct_edges, latency=least_latency, ramp=tree_ramp)
 )

@@ -33,16 +33,19 @@ def ring_latency(operation: str, placement: PlacedGroups) -> Floats:
     constants = placement.machine.constants
     steps, hops = _steps(operation, placement)
     seconds = constants["ring_base"] + constants["ring_step"] * steps
-    return _scaled(placement, seconds + constants["ring_network_step"] * hops)
+    return scaled(placement, seconds + constants["ring_network_step"] * hops)
 
 
 def ring_chain(operation: str, placement: PlacedGroups) -> Floats:
-    """What a ring over several domains takes beside bytes and T0 once it carries more than few bytes per rank."""
+    """What a ring takes beside bytes and T0 once it carries more than few bytes per rank: steps of the protocol LL128
+    within a domain, of Simple over several."""
     constants = placement.machine.constants
     steps, hops = _steps(operation, placement)
-    seconds = constants["ring_base"] + constants["chunk_step"] * (steps - hops) + constants["chunk_network_step"] * hops
+    far = constants["ring_base"] + constants["chunk_step"] * (steps - hops) + constants["chunk_network_step"] * hops
+    near = constants["domain_chunk_base"] + constants["domain_chunk_step"] * steps
+    seconds = np.where(placement.domains > 1, far, near)
     beyond = np.maximum(seconds - ring_latency(operation, placement), 0.0)
-    return np.where(placement.domains > 1, beyond, 0.0)
+    return beyond if placement.ranks > 1 else np.zeros_like(beyond)
 
 
 def _steps(operation: str, placement: PlacedGroups) -> tuple[int, Floats]:
@@ -56,7 +59,16 @@ def tree_latency(operation: str, placement: PlacedGroups) -> Floats:
     constants = placement.machine.constants
     seconds = constants["tree_step"] * (placement.local - 1) + constants["network_hop"] * np.log2(placement.domains)
     alone = np.where(placement.domains == 1, constants["tree_one_node"], 0.0)
-    return _scaled(placement, constants["tree_base"] + 2.0 * seconds + alone)
+    return scaled(placement, constants["tree_base"] + 2.0 * seconds + alone)
+
+
+def tree_chain(operation: str, placement: PlacedGroups) -> Floats:
+    """What a tree takes beside bytes and T0 where buffers are not small: hops of the protocol Simple."""
+    constants = placement.machine.constants
+    down = constants["tree_chunk_step"] * (placement.local - 1)
+    whole = constants["tree_chunk_base"] + 2.0 * (down + constants["network_chunk_hop"] * np.log2(placement.domains))
+    beyond = np.maximum(whole - tree_latency(operation, placement), 0.0)
+    return beyond if placement.ranks > 1 else np.zeros_like(beyond)
 
 
 def least_latency(operation: str, placement: PlacedGroups) -> Floats:
@@ -73,37 +85,39 @@ def least_latency(operation: str, placement: PlacedGroups) -> Floats:
 def ring_ramp(operation: str, placement: PlacedGroups) -> Floats:
     """tau of a ring: the pipeline of chunks inside a domain. Seconds per group."""
     constants = placement.machine.constants
-    whole = constants["ramp"] * placement.local / constants["ramp_gpus"]
-    return np.asarray(whole * (constants["ramp_gather"] if operation in GATHERS else 1.0))
+    gathers = constants["ramp_gather"] if operation in GATHERS else 1.0
+    return np.full(len(placement.members), constants["ramp"] * gathers)
 
 
 def tree_ramp(operation: str, placement: PlacedGroups) -> Floats:
-    """tau of a tree: the pipeline of chunks fills more slowly the deeper it is. Seconds per group."""
+    """tau of a tree: the pipeline of chunks fills more slowly over the network. Seconds per group."""
+    return np.asarray(ring_ramp(operation, placement) + _network_ramp(placement))
+
+
+def _network_ramp(placement: PlacedGroups) -> Floats:
     constants = placement.machine.constants
     depth = np.log2(np.maximum(placement.domains, 2)) ** constants["ramp_network_power"]
-    far = np.where(placement.domains > 1, constants["ramp_network"] * depth, 0.0)
-    return np.asarray(ring_ramp(operation, placement) + far)
-
-
-def direct_ramp(operation: str, placement: PlacedGroups) -> Floats:
-    """tau where every rank sends to all others at once: within a domain of many GPUs no chunk waits for another one's.
-
-    All-to-all over 64 GPUs of a GB300 NVL72 reaches 649 GB/s at 8 GiB and 667 at 16 GiB, over 8 of them 680 and 685
-    (NVIDIA's figures): one tau is within 3 % of all four, one that grows with the ranks 8 % too slow over 64.
-    """
-    constants = placement.machine.constants
-    beyond = np.maximum(placement.local - constants["ramp_gpus"], 0.0)
-    return np.asarray(tree_ramp(operation, placement) - constants["ramp"] * beyond / constants["ramp_gpus"])
+    return np.asarray(np.where(placement.domains > 1, constants["ramp_network"] * depth, 0.0))
 
 
 def nvls_ramp(operation: str, placement: PlacedGroups) -> Floats:
     """tau where the switch reduces: nearly that of few ranks, however many there are."""
     constants = placement.machine.constants
     beyond = np.maximum(placement.local - constants["ramp_gpus"], 0.0)
-    return np.asarray(constants["nvls_ramp"] * (1.0 + constants["nvls_ramp_growth"] * beyond))
+    near = constants["nvls_ramp"] * (1.0 + constants["nvls_ramp_growth"] * beyond)
+    return np.asarray(near + _network_ramp(placement))
 
 
-def _scaled(placement: PlacedGroups, seconds: npt.ArrayLike) -> Floats:
+def nvls_tree_chain(operation: str, placement: PlacedGroups) -> Floats:
+    """What switches that reduce within domains and a tree between them take beside bytes and the latency of a tree."""
+    constants = placement.machine.constants
+    levels = np.log2(placement.domains)
+    whole = constants["nvls_base"] + 2.0 * constants["nvls_network_step"] * levels
+    return np.maximum(whole - tree_latency(operation, placement), 0.0)
+
+
+def scaled(placement: PlacedGroups, seconds: npt.ArrayLike) -> Floats:
+    """*seconds* as they are measured; nothing for a rank alone."""
     if placement.ranks == 1:
         return np.zeros(len(placement.members))
     return np.asarray(seconds, np.float64) * placement.machine.constants["latency_scale"]

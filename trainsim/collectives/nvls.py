@@ -1,25 +1,38 @@
 """
 NVLS: the switch adds up and copies, so that a rank sends its buffer once instead of twice (NCCL >= 2.17, Hopper on).
+
+In an all-reduce of S bytes over n ranks each sends S bytes for the switch to add up, and a copy of its part of the sum,
+S/n, for the switch to spread; it receives as much. Between several domains the parts travel along a double binary tree,
+as NCCL's NVLSTree has it: over two of them each NIC carries half of what a ring would put on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from trainsim.collectives import Algorithm, Bools, Edges, PlacedGroups, algorithms
-from trainsim.collectives.latency import least_latency, nvls_ramp
+from trainsim.collectives import Algorithm, Bools, Edges, Floats, PlacedGroups, algorithms, factor, joined
+from trainsim.collectives.latency import least_latency, nvls_ramp, nvls_tree_chain, tree_latency
 from trainsim.collectives.ring import in_domains
+from trainsim.collectives.tree import between_domains_on_trees
 
 
 def nvls_edges(operation: str, placement: PlacedGroups) -> Edges:
-    """Every rank to the switch and back: as in a ring, but a part of the bytes.
-
-    ``nvls_rate`` is the measured bus bandwidth over the line rate of the links: it says how large a part.
-    """
-    machine, edges = placement.machine, in_domains(placement)
+    """Every rank to the switch and back: (n + 1) / n of the buffer, at the rate that multicast reaches."""
+    machine, constants = placement.machine, placement.machine.constants
+    edges = in_domains(placement, (1.0 + 1.0 / placement.size) / factor(operation, placement.ranks))
     _, link = machine.routes(edges.src[:1], edges.dst[:1])
     reached = (machine.bandwidth[link] / machine.line_rate[link]).max(initial=0.0)
-    return edges._replace(share=edges.share * (reached / machine.constants["nvls_rate"]))
+    return edges._replace(share=edges.share * (reached / multicast_rate(constants, placement)[edges.group]))
+
+
+def multicast_rate(constants: Mapping[str, float], placement: PlacedGroups) -> Floats:
+    """The part of the line rate of its NVLinks at which a rank sends what the switch adds up or copies."""
+    usual = constants["ramp_gpus"]
+    of_the_line = constants["nvls_rate"] * (usual + 1.0) / (2.0 * (usual - 1.0))
+    beyond = np.maximum(placement.local / usual, 1.0)
+    return np.asarray(of_the_line * beyond ** -constants["nvls_rate_power"])
 
 
 def in_one_domain(placement: PlacedGroups) -> Bools:
@@ -33,6 +46,18 @@ def enough_ranks(operation: str, placement: PlacedGroups) -> Bools:
     return np.full(len(placement.members), enough)
 
 
+def nvls_tree_edges(operation: str, placement: PlacedGroups) -> Edges:
+    """To the switches and back within domains, up and down two trees between them."""
+    return joined([nvls_edges(operation, placement), between_domains_on_trees(operation, placement)])
+
+
+def in_several_domains(placement: PlacedGroups) -> Bools:
+    """A tree between domains whose switches can add, each with more than one rank of the group."""
+    several = np.zeros(len(placement.members), np.int64)
+    np.add.at(several, placement.group, placement.size > 1)
+    return np.asarray((placement.domains > 1) & (several == placement.domains) & placement.machine.nvls)
+
+
 algorithms.register("nvls", "NVLS")(
     Algorithm(
         operations=("all_reduce",),
@@ -42,5 +67,17 @@ algorithms.register("nvls", "NVLS")(
         fits=in_one_domain,
         automatic=enough_ranks,
         needs="all ranks of a group in one NVLink domain whose switch can reduce",
+    )
+)
+algorithms.register("nvls_tree", "NVLSTree")(
+    Algorithm(
+        operations=("all_reduce",),
+        edges=nvls_tree_edges,
+        latency=tree_latency,
+        ramp=nvls_ramp,
+        chain=nvls_tree_chain,
+        small_rate="tree_small_rate",
+        fits=in_several_domains,
+        needs="groups with two or more ranks in each of several NVLink domains whose switches can reduce",
     )
 )

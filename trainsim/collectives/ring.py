@@ -9,6 +9,7 @@ the network every rank's rail carries one part in ``local`` of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 
@@ -85,10 +86,11 @@ def next_in_group(placement: PlacedGroups) -> Ints:
     return after
 
 
-def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | float = 1.0) -> Edges:
-    """Edges from segments *source* to segments *target*: one per channel, with *share* split over the channels."""
+def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | float = 1.0, most: float = inf) -> Edges:
+    """Edges from segments *source* to segments *target*: one per channel, of which there are *most* at most, with *share*
+    split over the channels."""
     flat = placement.members.ravel()
-    channels = placement.local[placement.group[source]]
+    channels = np.minimum(placement.local[placement.group[source]], most).astype(np.int64)
     source, target = np.repeat(source, channels), np.repeat(target, channels)
     begins = np.cumsum(channels) - channels
     channel = np.arange(len(source)) - np.repeat(begins, channels)

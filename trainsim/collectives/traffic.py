@@ -9,6 +9,7 @@ of that NIC comes along.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,17 @@ def carried(placement: PlacedGroups, operation: str, algorithm: Algorithm, rates
     volume = np.full(groups, factor(operation, placement.ranks))
     limit = np.where(placement.domains > 1, placement.machine.constants["group_rate"], np.inf)
     edges = algorithm.edges(operation, placement)
-    return from_edges(rates, edges, volume, timing, limit=limit, known=placement.known)
+    made = from_edges(rates, edges, volume, timing, limit=limit, known=placement.known)
+    return switching(made, placement.machine.constants[algorithm.small_rate]) if algorithm.small_rate else made
+
+
+def switching(pattern: Pattern, small_rate: float) -> Pattern:
+    """*pattern* with a protocol for small buffers that has no chain, at *small_rate* of the speed: what it is slower by
+    is as much as the chain where it gives way to the other."""
+    apart = pattern.chain > 0.0
+    slower = pattern.factor * (1.0 / small_rate - 1.0)
+    until = pattern.chain * pattern.bandwidth / np.where(slower > 0.0, slower, 1.0)
+    return replace(pattern, chain_bytes=np.where(apart & (slower > 0.0), until, pattern.chain_bytes))
 
 
 class Timing(NamedTuple):

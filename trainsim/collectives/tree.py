@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Edges, Ints, PlacedGroups, algorithms, joined
-from trainsim.collectives.latency import tree_latency, tree_ramp
+from trainsim.collectives.latency import tree_chain, tree_latency, tree_ramp
 from trainsim.collectives.ring import in_domains, rails
 
 
@@ -32,14 +32,27 @@ def tree_edges(operation: str, placement: PlacedGroups) -> Edges:
     Over two nodes each NIC carries half of what a ring would put on it. ``tree_rate`` is the part of the links' rate
     that an all-reduce reaches on a tree, over that on a ring.
     """
-    rate = placement.machine.constants["tree_rate"]
-    down = placement.ranks / max(placement.ranks - 1, 1) / 2.0 / rate if operation == "all_reduce" else 1.0
-    parts = [_chains(placement, operation, down)]
+    return joined(
+        [_chains(placement, operation, _down(placement, operation)), between_domains_on_trees(operation, placement)]
+    )
+
+
+def between_domains_on_trees(operation: str, placement: PlacedGroups) -> Edges:
+    """What domains send each other: half of the bytes along each of both trees."""
+    down = _down(placement, operation)
     child, parent = _tree_pairs(placement)
-    parts.append(rails(placement, parent, child, down / 2.0))
+    most = placement.machine.constants["tree_rails"]
+    parts = [rails(placement, parent, child, down / 2.0, most)]
     if operation == "all_reduce":
-        parts.append(rails(placement, child, parent, down / 2.0))
+        parts.append(rails(placement, child, parent, down / 2.0, most))
     return joined(parts)
+
+
+def _down(placement: PlacedGroups, operation: str) -> float:
+    """The whole buffer, in parts of what a ring would send, over the rate that trees reach."""
+    if operation != "all_reduce":
+        return 1.0
+    return placement.ranks / max(placement.ranks - 1, 1) / 2.0 / placement.machine.constants["tree_rate"]
 
 
 def _chains(placement: PlacedGroups, operation: str, down: float) -> Edges:
@@ -66,13 +79,13 @@ def _tree_pairs(placement: PlacedGroups) -> tuple[Ints, Ints]:
     return np.concatenate(children), np.concatenate(above)
 
 
-def over_two_nodes(operation: str, placement: PlacedGroups) -> Bools:
-    """All-reduces over two nodes, where each NIC carries half.
+def over_the_network(operation: str, placement: PlacedGroups) -> Bools:
+    """All-reduces over several domains.
 
-    NCCL's own estimate for large buffers prefers a ring within a node and over more nodes, and its broadcasts know
-    rings only (src/graph/tuning.cc, 2.30.7).
+    NCCL's own estimate for large buffers prefers a ring within one, and its broadcasts know rings only
+    (src/graph/tuning.cc, 2.30.7).
     """
-    return np.asarray((placement.domains == 2) & (operation == "all_reduce"))
+    return np.asarray((placement.domains > 1) & (operation == "all_reduce"))
 
 
 algorithms.register("tree", "Tree")(
@@ -81,6 +94,8 @@ algorithms.register("tree", "Tree")(
         edges=tree_edges,
         latency=tree_latency,
         ramp=tree_ramp,
-        automatic=over_two_nodes,
+        chain=tree_chain,
+        small_rate="tree_small_rate",
+        automatic=over_the_network,
     )
 )

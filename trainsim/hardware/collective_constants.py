@@ -12,7 +12,7 @@ from trainsim.documents.document import Document
 from trainsim.documents.origin import Origin
 from trainsim.documents.part import DocumentPart
 from trainsim.hardware.constants import collective_defaults, collective_least, collective_unit, limits
-from trainsim.units import parse_bandwidth, parse_time
+from trainsim.units import parse_bandwidth, parse_bytes, parse_time
 
 COLLECTIVE_CONSTANTS = Catalogue(
     kind="set of collective constants",
@@ -20,7 +20,7 @@ COLLECTIVE_CONSTANTS = Catalogue(
     key="networks",
     folders=folder_in("hardware", "collectives"),
 )
-MOST_SECONDS, MOST_RATIO = 1.0, 1000.0
+MOST_SECONDS, MOST_RATIO, MOST_BYTES = 1.0, 1000.0, 1e9
 UNLIMITED = 1e15
 """Bytes/s that nothing reaches."""
 
@@ -42,16 +42,21 @@ def load_collectives(constants: Spec, *, origin: Origin | None = None) -> Mappin
 @lru_cache(maxsize=64)
 def _constants(document: Document) -> Mapping[str, float]:
     section = DocumentPart.open(document, (), document.data, [*COMMON, *collective_defaults()])
-    return {name: read_constant(section, name) for name in collective_defaults() if name in section.data}
+    return {
+        name: read_constant(section, name, usual)
+        for name, usual in collective_defaults().items()
+        if name in section.data
+    }
 
 
-def read_constant(section: DocumentPart, name: str) -> float:
-    """The constant called *name* as *section* has it, else the usual one."""
-    usual = collective_defaults()[name]
+def read_constant(section: DocumentPart, name: str, usual: float) -> float:
+    """The constant called *name* as *section* has it, else the *usual* one."""
     if collective_unit(name) == "s":
         return section.quantity(name, parse_time, usual, low=0.0, high=MOST_SECONDS)
     if collective_unit(name) == "B/s":
         return section.quantity(name, parse_bandwidth, usual, low=limits("bandwidth")[0], high=UNLIMITED)
+    if collective_unit(name) == "B":
+        return section.quantity(name, parse_bytes, usual, low=0.0, high=MOST_BYTES)
     return section.number(name, usual, low=collective_least(name), high=MOST_RATIO)
 
 

@@ -59,8 +59,19 @@ def collective_defaults() -> Mapping[str, float]:
     return MappingProxyType({name: float(c["value"]) for name, c in _data()["collectives"].items()})
 
 
+@cache
+def generation_constants(kind: str) -> Mapping[str, float]:
+    """The constants of collectives that links of *kind* have in place of the usual ones.
+
+    >>> generation_constants("pcie4")
+    mappingproxy({})
+    """
+    given = _data()["generations"].get(kind, {})
+    return MappingProxyType({name: float(value) for name, value in given.items() if name != "source"})
+
+
 def collective_unit(name: str) -> str:
-    """``"s"`` for a time, ``"B/s"`` for a rate, ``""`` for a ratio or count."""
+    """``"s"`` for a time, ``"B/s"`` for a rate, ``"B"`` for bytes, ``""`` for a ratio or count."""
     return str(_data()["collectives"][name]["unit"])
 
 

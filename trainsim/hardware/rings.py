@@ -2,8 +2,8 @@
 Rings inside a node without a switch: orders of GPUs in which every neighbour is linked directly.
 
 NCCL lays several rings over such a node and splits the bytes over them. A link of several lanes belongs to several of
-them: four V100 that are joined by two lanes each have three cycles of one lane, which use all twelve. Cycles of one lane
-are taken one by one, the one whose weakest link is strongest first and over links with the most lanes left, until
+them: four V100 that are joined by two lanes each have three cycles of one lane, which use all twelve. Cycles of one
+lane are taken one by one, the one whose weakest link is strongest first and over links with the most lanes left, until
 there are none; both directions of a cycle carry a ring each. On a DGX-1V that finds the cycles of the cube mesh, which
 together use all six lanes of every GPU.
 

@@ -14,7 +14,7 @@ from trainsim.documents.origin import Key, Origin
 from trainsim.documents.part import DocumentPart, between, number, scalar
 from trainsim.errors import InvalidTopology, TrainsimError, UnknownName
 from trainsim.hardware.collective_constants import COLLECTIVE_CONSTANTS, load_collectives, read_constant
-from trainsim.hardware.constants import collective_defaults, limits, link_kinds, switch_latency
+from trainsim.hardware.constants import collective_defaults, generation_constants, limits, link_kinds, switch_latency
 from trainsim.hardware.fabric import FABRICS, ROUTINGS, Fabric, no_fabric
 from trainsim.hardware.gpu import GPU, GPUS, load_gpu
 from trainsim.hardware.node import Node
@@ -168,7 +168,7 @@ def read_topology(document: Document, changes: Changes) -> Topology:
         nvls=top.flag("nvls", False) and gpu.nvls,
         reserved_memory=_reserved(top, gpu),
         price_per_gpu_hour=_price(top),
-        constants=_constants(top),
+        constants=_constants(top, node),
     )
 
 
@@ -312,7 +312,9 @@ def is_named(constants: object) -> TypeGuard[str | Mapping[str, Any]]:
     return isinstance(constants, str) or (isinstance(constants, Mapping) and "base" in constants)
 
 
-def _constants(top: DocumentPart) -> tuple[tuple[str, float], ...]:
-    """The collective constants, with this topology's own in place of the defaults."""
+def _constants(top: DocumentPart, node: Node) -> tuple[tuple[str, float], ...]:
+    """The constants of collectives: this topology's own, else those of its NVLinks, else the usual ones."""
     section = top.section("collectives", [*COMMON, *collective_defaults()])
-    return tuple((name, read_constant(section, name)) for name in collective_defaults())
+    nvlink = next((cable.kind for cable in node.cables if cable.family == "nvlink"), "")
+    usual = collective_defaults() | generation_constants(nvlink)
+    return tuple((name, read_constant(section, name, usual[name])) for name in usual)
