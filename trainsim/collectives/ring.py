@@ -87,8 +87,7 @@ def next_in_group(placement: PlacedGroups) -> Ints:
 
 
 def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | float = 1.0, most: float = inf) -> Edges:
-    """Edges from segments *source* to segments *target*: one per channel, of which there are *most* at most, with *share*
-    split over the channels."""
+    """Edges from segments *source* to segments *target*: one per channel, *most* at most, which split *share*."""
     flat = placement.members.ravel()
     channels = np.minimum(placement.local[placement.group[source]], most).astype(np.int64)
     source, target = np.repeat(source, channels), np.repeat(target, channels)

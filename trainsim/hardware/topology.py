@@ -316,5 +316,5 @@ def _constants(top: DocumentPart, node: Node) -> tuple[tuple[str, float], ...]:
     """The constants of collectives: this topology's own, else those of its NVLinks, else the usual ones."""
     section = top.section("collectives", [*COMMON, *collective_defaults()])
     nvlink = next((cable.kind for cable in node.cables if cable.family == "nvlink"), "")
-    usual = collective_defaults() | generation_constants(nvlink)
+    usual = {**collective_defaults(), **generation_constants(nvlink)}
     return tuple((name, read_constant(section, name, usual[name])) for name in usual)
