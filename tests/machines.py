@@ -16,6 +16,8 @@ CONSTANTS = {
     "nvls_network_step": 20.9e-6, "nvls_ramp": 10.9e-6, "nvls_ramp_growth": 0.04, "nvls_minimum_ranks": 5.0,
     "tree_rate": 0.92, "auto_mib": 256.0, "group_rate": 1e15, "message_latency": 8e-6,
     "message_network_latency": 12e-6, "message_network_gain": 1.0,
+    "collnet_rate": 0.85, "collnet_network": 31e-6, "collnet_peer": 0.4e-6, "pat_rate": 0.75, "pat_step": 4e-6,
+    "pat_rank": 2.8e-6,
 }  # fmt: skip
 WITHOUT = (
     "latency_scale", "ring_base", "ramp", "ramp_network", "nvls_ramp", "nvls_base", "nvls_network_step", "chunk_step",
@@ -37,6 +39,7 @@ class SwitchedNodes:
     reached: float = 0.835
     nic_reached: float = 0.96
     nvls: bool = False
+    sharp: bool = False
     constants: dict[str, float] = field(default_factory=lambda: CONSTANTS)
 
     def without_constants(self, **changes: float) -> SwitchedNodes:

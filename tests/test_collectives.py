@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.machines import CONSTANTS, SwitchedNodes
 from trainsim.collectives import OPERATIONS, algorithms, factor
 from trainsim.collectives.choice import candidates
+from trainsim.collectives.latency import least_latency
 from trainsim.collectives.pattern import collective_time, latency_only, message_pattern, pattern
 from trainsim.collectives.place import place
+from trainsim.collectives.protocols import protocols
 from trainsim.collectives.traffic import loads, switching
 from trainsim.collectives.tree import parents
 from trainsim.errors import InvalidPlan, UnknownName
@@ -228,9 +230,10 @@ def test_auto_is_the_quickest_that_a_library_would_use(ranks, operation, nvls):
         p = pattern(machine, operation, members, algorithm=name)
         if operation == "all_reduce" and name == "ring" and place(machine, members).domains[0] > 1:
             p = switching(p, machine.constants["tree_small_rate"])  # small ones take a tree
-        moving[name] = p.seconds(0, nbytes)[0] - p.latency[0]
+        quick = min(p.latency[0], least_latency(operation, place(machine, members))[0])
+        moving[name] = p.seconds(0, nbytes)[0] - p.latency[0] + quick
     auto = pattern(machine, operation, members)
-    assert auto.seconds(0, nbytes)[0] - auto.latency[0] == pytest.approx(min(moving.values()))
+    assert auto.seconds(0, nbytes)[0] == pytest.approx(min(moving.values()))
     assert auto.latency[0] <= min(algorithms[name].latency(operation, place(machine, members))[0] for name in able)
 
 
@@ -284,6 +287,75 @@ def test_groups_of_one_communicator_may_use_different_algorithms():
         assert auto.bandwidth[group] == alone.bandwidth[0]
         assert (auto.use_amount[auto.use_group == group] == alone.use_amount).all()
     assert (np.diff(auto.use_group) >= 0).all()
+
+
+# ---- further algorithms, and protocols
+
+
+@pytest.mark.parametrize("protocol", ["ll", "ll128", "simple"])
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_a_protocol_has_its_own_latency_and_rate(protocol, nodes):
+    machine, row = SwitchedNodes(nodes), protocols()[protocol]["ring"]
+    n = 8 * nodes
+    steps, hops = 2 * (n - 1), 2 * (nodes - 1)
+    rate = min(300e9 * 0.835, 8 * 25e9 * 0.96 if nodes > 1 else math.inf) * row.rate
+    x, t0 = 2 * (n - 1) / n * GIB / rate, 1.16 * (row.base + row.step * (steps - hops) + row.network_step * hops)
+    ramp = 2 * math.sqrt(x * 10e-6) if protocol == "simple" else 0.0
+    took = collective_time(machine, "all_reduce", range(n), GIB, f"Ring/{protocol.upper()}")
+    assert took == pytest.approx(t0 + x + ramp)
+
+
+def test_protocols_take_turns_as_buffers_grow():
+    """LL is the quickest of the smallest, LL128 then, Simple of the largest: NCCL's reason to have three."""
+    machine, best = SwitchedNodes(1).without_constants(latency_scale=1.16), []
+    for power in range(10, 36):
+        times = {p: collective_time(machine, "all_reduce", range(8), 2**power, f"ring/{p}") for p in protocols()}
+        best.append(min(times, key=times.__getitem__))
+    assert best == sorted(best, key=["ll", "ll128", "simple"].index)
+    assert set(best) == {"ll", "ll128", "simple"}
+
+
+def test_switches_that_add_halve_the_traffic_of_the_network():
+    machine = SwitchedNodes(4, line=3000e9, sharp=True)
+    ring, collnet = (
+        pattern(machine, "all_reduce", np.arange(32)[None], algorithm=a).bandwidth[0] for a in ("ring", "SHARP")
+    )
+    assert collnet / ring == pytest.approx(2 * 31 / 32 * CONSTANTS["collnet_rate"])
+
+
+def test_trees_of_gathers_take_as_many_steps_as_the_logarithm_of_the_ranks():
+    machine = SwitchedNodes(64)
+    latency = [
+        pattern(machine, "all_gather", np.arange(0, 8 * n, 8)[None], algorithm="pat").latency[0] for n in (2, 4, 8, 16)
+    ]
+    assert np.diff(latency) == pytest.approx(1.16 * (4e-6 + 2.8e-6 * np.array([2, 4, 8])))
+
+
+def test_an_all_to_all_by_rails_crosses_no_rail():
+    machine = load_topology("dgx_h100", nodes=4)
+    members = place(machine, np.arange(32)[None])
+    both = {name: algorithms[name].edges("all_to_all", members) for name in ("direct", "by_rail")}
+    far = {name: e.src // 8 != e.dst // 8 for name, e in both.items()}
+    assert (both["by_rail"].src[far["by_rail"]] % 8 == both["by_rail"].dst[far["by_rail"]] % 8).all()
+    sent = {name: both[name].share[far[name]].sum() for name in both}
+    assert sent["by_rail"] == pytest.approx(sent["direct"])  # as much crosses the network
+    first = both["by_rail"].share[~far["by_rail"]].sum() - both["direct"].share[~far["direct"]].sum()
+    assert first == pytest.approx(sent["direct"] * 7 / 8)  # but for what is on the right rail, it goes twice
+
+
+@pytest.mark.parametrize("operation", ["gather", "scatter"])
+def test_a_root_has_all_bytes_but_its_own_on_its_links(operation):
+    machine = SwitchedNodes(1, reached=1.0).without_constants(message_latency=0.0)
+    assert collective_time(machine, operation, range(8), GIB) == pytest.approx(7 / 8 * GIB / 300e9)
+    assert collective_time(machine, "reduce", range(8), GIB, "ring") == pytest.approx(GIB / 300e9)
+
+
+def test_groups_at_once_share_their_links():
+    machine = SwitchedNodes(2, nics=4).without_constants()  # two GPUs have one NIC
+    one = collective_time(machine, "all_gather", [0, 8], GIB, "ring")
+    assert collective_time(machine, "all_gather", [[0, 8], [2, 10]], GIB, "ring") == pytest.approx(one)
+    assert collective_time(machine, "all_gather", [[0, 8], [1, 9]], GIB, "ring") == pytest.approx(2 * one)
+    assert collective_time(machine, "all_gather", [[0, 8]], GIB, "ring") == one
 
 
 # ---- messages
@@ -505,8 +577,12 @@ def test_a_cube_mesh_uses_all_links_of_a_gpu():
         (lambda c: collective_time(c, "all_reduce", [0, 1.5], 1), "rank 1.5: a rank is a whole number"),
         (lambda c: collective_time(c, "all_reduce", "01", 1), "rank '0': a rank is a whole number"),
         (lambda c: collective_time(c, "all_reduce", 8, 1), "such as range(8)"),
-        (lambda c: collective_time(c, "all_gather", [0, 1], 1, "tree"), "auto or all_pairs or ring would"),
-        (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "ring"), "auto or direct would"),
+        (lambda c: collective_time(c, "all_gather", [0, 1], 1, "tree"), "auto or all_pairs or pat or ring would"),
+        (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "ring"), "auto or by_rail or direct would"),
+        (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "direct/ll"), "direct has no choice of protocols"),
+        (lambda c: collective_time(c, "all_reduce", range(16), 1, "sharp"), "a network whose switches add"),
+        (lambda c: collective_time(c, "all_reduce", [[0, 1], [2]], 1), "groups of 1 and of 2 ranks"),
+        (lambda c: collective_time(c, "all_reduce", [[0, 1], [1, 2]], 1), "a rank is in two of the groups"),
         (lambda c: collective_time(c, "all_reduce", range(16), 1, "nvls"), "needs all ranks of a group in one NVLink"),
     ],
 )
@@ -530,7 +606,7 @@ def test_131072_ranks_are_planned_in_a_moment(shape):
     members = ranks.reshape(-1, 8) if shape == "tensor" else ranks.reshape(1024, 128).T
     begin = time.process_time()
     planned = pattern(cluster, "all_reduce", members)
-    assert time.process_time() - begin < 1.0  # 0.05 and 0.15 s on an idle core
+    assert time.process_time() - begin < 3.0  # 0.1 and 0.5 s on an idle core
     assert len(np.unique(planned.bandwidth)) == 1
 
 

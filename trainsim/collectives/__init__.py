@@ -21,7 +21,9 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift")
+OPERATIONS = (
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "shift",
+)  # fmt: skip
 
 
 class Machine(Protocol):
@@ -47,6 +49,8 @@ class Machine(Protocol):
     def constants(self) -> Mapping[str, float]: ...
     @property
     def nvls(self) -> bool: ...
+    @property
+    def sharp(self) -> bool: ...
     def domain_of(self, rank: Ints, /) -> Ints: ...
     def rings(self, members: Ints, /) -> tuple[tuple[Ints, float], ...]: ...
     def routes(self, src: Ints, dst: Ints, flow: int = 0, /) -> tuple[Ints, Ints]: ...
@@ -96,7 +100,8 @@ class Algorithm:
 
     ``chain`` (None: none) is what the steps from rank to rank take that large buffers pay and small ones do not.
     ``small_rate`` names the constant that says at which part of its rate it carries small buffers instead (empty: the
-    bytes per step alone decide, ``chunk_bytes``).
+    bytes per step alone decide, ``chunk_bytes``). ``steps`` (None: it knows no protocols) says whose protocols it has,
+    and per group how many steps one after the other within domains and between them.
     ``fits`` says which groups the algorithm can serve (None: all); ``needs`` says so in words. ``automatic`` says which
     of these a library would give it by itself (None: all): only those are weighed by ``auto``.
     """
@@ -107,6 +112,7 @@ class Algorithm:
     ramp: Callable[[str, PlacedGroups], Floats]
     chain: Callable[[str, PlacedGroups], Floats] | None = None
     small_rate: str = ""
+    steps: Callable[[str, PlacedGroups], tuple[str, Floats, Floats]] | None = None
     fits: Callable[[PlacedGroups], Bools] | None = None
     needs: str = ""
     automatic: Callable[[str, PlacedGroups], Bools] | None = None
@@ -118,15 +124,16 @@ algorithms: Registry[Algorithm] = Registry("collective algorithm", __name__)
 def factor(operation: str, ranks: int) -> float:
     """Bytes that every rank must send, per byte of the buffer, whatever the algorithm.
 
-    In a shift every rank sends its buffer to the next one of a ring and gets that of the one before.
+    In a shift every rank sends its buffer to the next one of a ring and gets that of the one before. A gather or a
+    scatter has a root, the first rank of the group, which gets or sends all parts but its own.
 
-    >>> factor("all_reduce", 8), factor("all_gather", 4), factor("broadcast", 4), factor("shift", 4)
+    >>> factor("all_reduce", 8), factor("all_gather", 4), factor("reduce", 4), factor("shift", 4)
     (1.75, 0.75, 1.0, 1.0)
     """
     if operation not in OPERATIONS:
         raise UnknownName("collective operation", operation, OPERATIONS)
     if ranks == 1:
         return 0.0
-    if operation in ("broadcast", "shift"):
+    if operation in ("broadcast", "reduce", "shift"):
         return 1.0
     return (2.0 if operation == "all_reduce" else 1.0) * (ranks - 1) / ranks

@@ -36,6 +36,17 @@ def ring_latency(operation: str, placement: PlacedGroups) -> Floats:
     return scaled(placement, seconds + constants["ring_network_step"] * hops)
 
 
+def ring_steps(operation: str, placement: PlacedGroups) -> tuple[str, Floats, Floats]:
+    """The steps of a ring: (whose protocols, those within domains, those between)."""
+    steps, hops = _steps(operation, placement)
+    return "ring", steps - hops, hops
+
+
+def tree_steps(operation: str, placement: PlacedGroups) -> tuple[str, Floats, Floats]:
+    """The steps of a tree, up and down."""
+    return "tree", 2.0 * (placement.local - 1), 2.0 * np.log2(placement.domains)
+
+
 def ring_chain(operation: str, placement: PlacedGroups) -> Floats:
     """What a ring takes beside bytes and T0 once it carries more than few bytes per rank: steps of the protocol LL128
     within a domain, of Simple over several."""
@@ -78,7 +89,7 @@ def least_latency(operation: str, placement: PlacedGroups) -> Floats:
     """
     ring, tree = ring_latency(operation, placement), tree_latency(operation, placement)
     patless = (placement.local > 1) & (operation in GATHERS)
-    ring_only = (placement.domains > 1) & (patless | (operation == "broadcast"))
+    ring_only = (placement.domains > 1) & (patless | (operation in ("broadcast", "reduce")))
     return np.where(ring_only, ring, np.minimum(ring, tree))
 
 

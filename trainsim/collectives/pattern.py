@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from trainsim.collectives import Edges, Floats, Ints, Machine, PlacedGroups, alg
 from trainsim.collectives.choice import quickest, refuse
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.place import place
+from trainsim.collectives.protocols import split_protocol, with_protocol
 from trainsim.collectives.traffic import Rates, Timing, carried, from_edges, instant
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
@@ -32,17 +34,23 @@ def pattern(
     """How *operation* moves bytes over the groups *members* [groups, ranks], which may be placed already.
 
     *algorithm* is a name in ``algorithms``, or ``auto``: the quickest one for large buffers, with the latency of the
-    quickest one for small buffers. Links of the network give ``network_efficiency`` of their *bandwidth* (bytes/s of
-    every link; None: the machine's own). Raises UnknownName and InvalidPlan.
+    quickest one for small buffers. A protocol may follow, as in ``ring/ll128`` or ``auto/simple``. Links of the network
+    give ``network_efficiency`` of their *bandwidth* (bytes/s of every link; None: the machine's own). Raises
+    UnknownName and InvalidPlan.
     """
     placement = members if isinstance(members, PlacedGroups) else place(machine, members)
     rates = Rates(machine, network_efficiency, bandwidth)
     factor(operation, placement.ranks)
-    if algorithm != "auto":
-        name = algorithms.canonical(algorithm)
-        refuse(placement, operation, name)
-        return carried(placement, operation, algorithms[name], rates)
-    return quickest(placement, operation, rates)
+    name, protocol = split_protocol(algorithm)
+    if name == "auto" and not protocol:
+        return quickest(placement, operation, rates)
+    if name == "auto":  # NCCL has protocols of these two: a tree between domains, else a ring
+        tree = operation == "all_reduce" and int(placement.domains.min(initial=2)) > 1
+        name = "tree" if tree else "ring"
+    refuse(placement, operation, name)
+    if protocol:
+        return with_protocol(placement, operation, name, protocol, rates)
+    return carried(placement, operation, algorithms[name], rates)
 
 
 def message_pattern(
@@ -72,20 +80,49 @@ def latency_only(machine: Machine, operation: str, members: Ints) -> Pattern:
 
 
 def collective_time(
-    cluster: Machine, operation: str, ranks: Iterable[int], nbytes: Quantity, algorithm: str = "auto"
+    cluster: Machine,
+    operation: str,
+    ranks: Iterable[int] | Iterable[Iterable[int]],
+    nbytes: Quantity,
+    algorithm: str = "auto",
 ) -> float:
     """Seconds of one collective over *ranks*, alone on the network; *nbytes* is the whole buffer, as a number or as
     people write it: ``"1MiB"``.
 
-    The buffer is NCCL's: what every rank holds after an all_gather or before a reduce_scatter.
+    Several groups, each with its ranks, do it at once and share the links that they have in common: the time is that of
+    the slowest. A protocol may follow the algorithm, as in ``ring/ll128``. The buffer is NCCL's: what every rank holds
+    after an all_gather or before a reduce_scatter.
+
+    >>> from trainsim.hardware.cluster import load_topology
+    >>> cluster = load_topology("pcie_box", nodes=2)  # two GPUs share a NIC
+    >>> one = collective_time(cluster, "all_reduce", [0, 8], "1GiB")
+    >>> both = collective_time(cluster, "all_reduce", [[0, 8], [1, 9]], "1GiB")
+    >>> round(both / one, 1)
+    1.9
     """
     nbytes = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
     if not isinstance(nbytes, Real) or not 0 <= nbytes < np.inf:
         raise InvalidPlan(f"{operation} of {nbytes!r} bytes: give 0 bytes or more")
     if not isinstance(ranks, Iterable):
         raise InvalidPlan(f"ranks = {ranks!r}: give each rank of the group, such as range(8)")
-    numbers = list(ranks)
-    if wrong := [rank for rank in numbers if not isinstance(rank, Integral)]:
+    made = pattern(cluster, operation, _groups(ranks), algorithm=algorithm)
+    alone = [made.seconds(group, nbytes) for group in range(len(made.factor))]
+    asked = np.bincount(made.use_resource, made.use_amount)
+    crowd = np.ones(len(alone))
+    np.maximum.at(crowd, made.use_group, asked[made.use_resource] if len(asked) else 1.0)
+    return max(max(total, float(many) * total * moving) for (total, moving), many in zip(alone, crowd, strict=True))
+
+
+def _groups(ranks: Iterable[Any]) -> Ints:
+    """[groups, ranks] of one group or of several of one size."""
+    given = list(ranks)
+    several = bool(given) and all(isinstance(group, Iterable) and not isinstance(group, str) for group in given)
+    groups = [list(group) for group in given] if several else [given]
+    if wrong := [rank for group in groups for rank in group if not isinstance(rank, Integral)]:
         raise InvalidPlan(f"rank {wrong[0]!r}: a rank is a whole number, 0 or more")
-    members = np.array(numbers, np.int64).reshape(1, -1)
-    return pattern(cluster, operation, members, algorithm=algorithm).seconds(0, nbytes)[0]
+    if len({len(group) for group in groups}) > 1:
+        sizes = sorted({len(group) for group in groups})
+        raise InvalidPlan(f"groups of {sizes[0]} and of {sizes[-1]} ranks: those that run at once are of one size")
+    if len({rank for group in groups for rank in group}) < sum(len(set(group)) for group in groups):
+        raise InvalidPlan("a rank is in two of the groups: those that run at once have no rank in common")
+    return np.array(groups, np.int64)

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 
 from trainsim.collectives import Algorithm, Edges, Floats, Ints, PlacedGroups, algorithms, joined
-from trainsim.collectives.latency import ring_chain, ring_latency, ring_ramp
+from trainsim.collectives.latency import ring_chain, ring_latency, ring_ramp, ring_steps
 
 _NONE = np.zeros(0, np.int64)
 _NOBODY = Edges(_NONE, _NONE, _NONE, np.zeros(0))
@@ -102,12 +102,13 @@ def rails(placement: PlacedGroups, source: Ints, target: Ints, share: Floats | f
     )
 
 
-algorithms.register("ring")(
+algorithms.register("ring", "Ring")(
     Algorithm(
-        operations=("all_reduce", "all_gather", "reduce_scatter", "broadcast"),
+        operations=("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
         edges=ring_edges,
         latency=ring_latency,
         ramp=ring_ramp,
         chain=ring_chain,
+        steps=ring_steps,
     )
 )

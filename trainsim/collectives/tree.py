@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Edges, Ints, PlacedGroups, algorithms, joined
-from trainsim.collectives.latency import tree_chain, tree_latency, tree_ramp
+from trainsim.collectives.latency import tree_chain, tree_latency, tree_ramp, tree_steps
 from trainsim.collectives.ring import in_domains, rails
 
 
@@ -96,6 +96,7 @@ algorithms.register("tree", "Tree")(
         ramp=tree_ramp,
         chain=tree_chain,
         small_rate="tree_small_rate",
+        steps=tree_steps,
         automatic=over_the_network,
     )
 )

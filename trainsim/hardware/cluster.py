@@ -95,6 +95,11 @@ class Cluster:
         return self.gpu.usable_memory - self.reserved_memory
 
     @property
+    def sharp(self) -> bool:
+        """Whether the switches of the network can add up what GPUs send."""
+        return self.fabric.sharp
+
+    @property
     def has_network(self) -> bool:
         return self.fabric.kind != "none"
 

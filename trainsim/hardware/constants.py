@@ -70,6 +70,12 @@ def generation_constants(kind: str) -> Mapping[str, float]:
     return MappingProxyType({name: float(value) for name, value in given.items() if name != "source"})
 
 
+@cache
+def protocol_table() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Protocols of collectives that can be asked for by name, by kind of algorithm: seconds and parts of rates."""
+    return MappingProxyType(_data()["protocols"])
+
+
 def collective_unit(name: str) -> str:
     """``"s"`` for a time, ``"B/s"`` for a rate, ``"B"`` for bytes, ``""`` for a ratio or count."""
     return str(_data()["collectives"][name]["unit"])

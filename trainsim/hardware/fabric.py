@@ -53,6 +53,7 @@ class Fabric:
     ``spines`` 0 means as many as the leaves' uplinks fill. ``seed`` and ``flows_per_pair``, the flows over which two
     ranks spread what they send each other, count with ``routing`` ecmp. ``failed_uplinks`` are those out of service, as
     (switch, port): switches are the leaves, then the pods.
+    ``sharp``: its switches can add up what GPUs send.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Fabric:
     seed: int = 0
     flows_per_pair: int = 1
     failed_uplinks: tuple[tuple[int, int], ...] = ()
+    sharp: bool = False
 
     @property
     def rails(self) -> int:

@@ -27,7 +27,7 @@ from trainsim.units import format_bytes, parse_bytes, parse_time
 KEYS = ("name", "description", "source", "gpu", "gpus_per_node", "nodes", "nvls", "nvlink_bandwidth", "reserved_memory",
         "price_per_gpu_hour", "node", "hosts", "nvme", "fabric", "collectives")  # fmt: skip
 FABRIC_KEYS = ("kind", "nodes_per_leaf", "oversubscription", "nodes_per_pod", "pod_oversubscription", "spines",
-               "reachable", "latency", "routing", "seed", "flows_per_pair")  # fmt: skip
+               "reachable", "latency", "routing", "seed", "flows_per_pair", "sharp")  # fmt: skip
 OVERRIDES: Mapping[str, Key] = {
     "nodes": ("nodes",),
     "gpu": ("gpu",),
@@ -44,6 +44,7 @@ OVERRIDES: Mapping[str, Key] = {
     "routing": ("fabric", "routing"),
     "routing_seed": ("fabric", "seed"),
     "flows_per_pair": ("fabric", "flows_per_pair"),
+    "sharp": ("fabric", "sharp"),
     "nvls": ("nvls",),
     "reserved_memory": ("reserved_memory",),
     "price_per_gpu_hour": ("price_per_gpu_hour",),
@@ -243,7 +244,7 @@ def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:
     kind = section.text("kind", "none")
     if kind not in FABRICS:
         raise section.fail("kind", str(UnknownName("fabric", kind, FABRICS)))
-    applicable = {"none": ("kind",), "single_switch": ("kind", "reachable", "latency")}.get(kind, FABRIC_KEYS)
+    applicable = {"none": ("kind",), "single_switch": ("kind", "reachable", "latency", "sharp")}.get(kind, FABRIC_KEYS)
     elsewhere = top.document.origin.elsewhere
     other_kind = ("fabric", "kind") in elsewhere  # then keys of the file's own kind are left aside
     for key in section.data:
@@ -276,6 +277,7 @@ def _fabric(top: DocumentPart, node: Node, nodes: int) -> Fabric:
         nodes_per_pod=section.integer("nodes_per_pod", 0, low=0, high=MOST_NODES),
         pod_oversubscription=section.number("pod_oversubscription", 1.0, low=0.01, high=1000),
         **_routing(section),
+        sharp=section.flag("sharp", False),
     )
 
 

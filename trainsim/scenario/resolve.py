@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.contracts.job import Job, Parallel, Pipeline, Training
-from trainsim.errors import NotBuilt, ScenarioError, UnknownName
+from trainsim.errors import NotBuilt
 from trainsim.frameworks import Framework
 from trainsim.models.layer_kind import counted
 from trainsim.models.transformer import Transformer, padded_vocab
@@ -22,6 +21,7 @@ from trainsim.scenario.jitter import find_jitter
 from trainsim.scenario.limits import limits, model_limits
 from trainsim.scenario.modes import check_modes, with_graphs
 from trainsim.scenario.named import find_cluster, find_framework, find_model, schedule_path
+from trainsim.scenario.network_choice import chosen_algorithms
 from trainsim.scenario.overlap import overlapping_schedule
 from trainsim.scenario.pace import with_pace
 from trainsim.scenario.perturbations import perturbations
@@ -82,7 +82,7 @@ def resolve(context: Context) -> Resolved:
         training=training,
         allocation=allocation,
         background=find_background(context, cluster),
-        algorithm=_algorithms(context),
+        algorithm=chosen_algorithms(context),
         what_if=perturbations(context, cluster, allocation, flushes=not facts(pipeline.schedule).asynchronous),
         **carried(spec.simulation, Job) | {"jitter": find_jitter(context, gpus)},
     )
@@ -210,22 +210,3 @@ def _layout(context: Context, model: Transformer, pp: int, chunks: int) -> tuple
         raise AssertionError
     context.require(layout.check(given, **sizes))
     return given
-
-
-def _algorithms(context: Context) -> dict[str, str]:
-    given = context.spec.network.algorithm
-    key = "network.algorithm"
-    if isinstance(given, str):
-        if given == "auto":
-            return {}
-        with context.at(key):
-            return dict.fromkeys(algorithms[given].operations, algorithms.canonical(given))
-    chosen = {operation: name for operation, name in given.items() if name != "auto"}
-    for operation, name in chosen.items():
-        with context.at(key):
-            if operation not in OPERATIONS:
-                raise UnknownName("collective operation", operation, OPERATIONS)
-            if operation not in algorithms[name].operations:
-                able = [a for a in algorithms if operation in algorithms[a].operations]
-                raise ScenarioError(f"{name} does no {operation}; {', '.join(able)} do")
-    return {operation: algorithms.canonical(name) for operation, name in chosen.items()}

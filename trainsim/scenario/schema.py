@@ -183,9 +183,10 @@ class TrainingSpec(ScenarioSection):
 
 
 class NetworkSpec(ScenarioSection):
-    """Overrides of the collective model: one algorithm, or one per collective."""
+    """Overrides of the collective model: one algorithm, or one per collective, and protocols of NCCL alike."""
 
     algorithm: str | dict[str, str] = "auto"
+    protocol: str | dict[str, str] = "auto"
 
 
 def _of_gpus(value: object) -> object:

@@ -47,6 +47,10 @@ class Adjusted:
     def nvls(self) -> bool:
         return self.cluster.nvls
 
+    @property
+    def sharp(self) -> bool:
+        return self.cluster.sharp
+
     @cached_property
     def bandwidth(self) -> Floats:
         """What links reach, at most what they carry on paper; uplinks of leaves stay as they are."""
