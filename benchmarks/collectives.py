@@ -1,8 +1,9 @@
 """
-How right the collectives are: ``python -m benchmarks.collectives [--logs]``.
+How right the collectives are: ``python -m benchmarks.collectives [--logs] [--write]``.
 
 Public nccl-tests logs (``tests/data/collectives``) beside what ``ts.collective_time`` says. Constants were fitted to
-one half of the logs; the other half is machines, or software, that they had not met. ``--logs`` shows each log.
+one half of the logs; the other half is machines, or software, that they had not met. ``--logs`` shows each log,
+``--write`` makes the table and the picture of docs/collectives.md anew.
 """
 
 from __future__ import annotations
@@ -117,7 +118,19 @@ def by_log() -> str:
     return "\n".join(lines)
 
 
+def write() -> None:
+    """Make docs/collectives.md anew."""
+    from benchmarks.accuracy_page import replaced
+    from benchmarks.collectives_page import picture, table
+
+    page = DATA.parents[2] / "docs" / "collectives.md"
+    page.write_text(replaced(page.read_text(encoding="utf-8"), {"errors": table()}), encoding="utf-8")
+    picture().savefig(page.parent / "images" / "collectives.png", dpi=90)
+
+
 if __name__ == "__main__":
     if "--logs" in sys.argv[1:]:
         print(by_log())
     print(summary())
+    if "--write" in sys.argv[1:]:
+        write()

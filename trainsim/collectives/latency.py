@@ -39,12 +39,12 @@ def ring_latency(operation: str, placement: PlacedGroups) -> Floats:
 def ring_steps(operation: str, placement: PlacedGroups) -> tuple[str, Floats, Floats]:
     """The steps of a ring: (whose protocols, those within domains, those between)."""
     steps, hops = _steps(operation, placement)
-    return "ring", steps - hops, hops
+    return "ring", np.asarray(steps - hops, np.float64), hops
 
 
 def tree_steps(operation: str, placement: PlacedGroups) -> tuple[str, Floats, Floats]:
     """The steps of a tree, up and down."""
-    return "tree", 2.0 * (placement.local - 1), 2.0 * np.log2(placement.domains)
+    return "tree", np.asarray(2.0 * (placement.local - 1), np.float64), np.asarray(2.0 * np.log2(placement.domains))
 
 
 def ring_chain(operation: str, placement: PlacedGroups) -> Floats:
