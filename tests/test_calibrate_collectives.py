@@ -32,7 +32,7 @@ SIZES = tuple(2.0**k for k in range(10, 34))
 NOISE = ("\0", "\n", "1e999 ", "-", "nan ", "é", " 8 2 float sum -1 ", "#", "N/A ", "{", '"', "99999999999999999999 ")
 CELLS = ("", "1", "-1", "nan", "1e9", "all_reduce", "x", '"', "0", ";")
 TESTS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-         "all_to_all": "alltoall", "broadcast": "broadcast", "shift": "sendrecv"}  # fmt: skip
+         "all_to_all": "alltoall", "broadcast": "broadcast", "shift": "sendrecv", "reduce": "reduce", "gather": "gather", "scatter": "scatter"}  # fmt: skip
 
 
 def times(topology: object, operation: str, *, nodes: int, ranks: int) -> list[float]:
@@ -206,7 +206,7 @@ def test_known_constants_come_back(
     found = calibrated(Measurements(sweeps=(sweep,)), Bases(topology="dgx_h100"))
     made = yaml.safe_load(found.to_yaml("topology"))
     again = times(made, operation, nodes=nodes, ranks=ranks)
-    assert np.abs(np.log(np.array(again) / seconds)).max() < 0.03
+    assert np.abs(np.log(np.array(again) / seconds)).max() < 0.05
     for group, values in override.items():
         for name, value in values.items():
             assert found.to_dict()["fitted"][f"{group}.{name}"]["value"] == pytest.approx(value, rel=0.1)
@@ -224,7 +224,7 @@ def test_one_size_moves_one_constant() -> None:
     sweep = CollectiveSweep(operation="all_reduce", ranks=32, nodes=4, nbytes=(2.0**30,), seconds=(0.02,), file="x.log")
     found = calibrated(Measurements(sweeps=(sweep,)), Bases(topology="dgx_h100"))
     assert len(found.constants) == 1
-    assert found.to_dict()["after"]["median_error"] < 0.03
+    assert found.to_dict()["after"]["median_error"] < 0.05
 
 
 def public_sweeps() -> dict[tuple[str, ...], list[tuple[float, float]]]:

@@ -25,6 +25,16 @@ class BadValue(TrainsimError):
     """A value that its section does not take; whoever reads the section adds the place."""
 
 
+MOST_NAMED = 40
+"""Keys that a message lists: more are told by the nearest ones alone."""
+
+
+def _some(known: Sequence[str]) -> str:
+    """*known* in words, those that are read first where they are many."""
+    left = len(known) - MOST_NAMED
+    return ", ".join(known[:MOST_NAMED]) + (f" and {left} others" if left > 0 else "")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentPart:
     """One mapping of a document, read key by key; every complaint names its place."""
@@ -44,7 +54,7 @@ class DocumentPart:
             if key not in known:
                 near = nearest(str(key), known)
                 hint = f" Did you mean {near!r}?" if near else ""
-                raise document.fail((*path, str(key)), f"unknown key {key!r}.{hint} Known: {', '.join(known)}.")
+                raise document.fail((*path, str(key)), f"unknown key {key!r}.{hint} Known: {_some(known)}.")
         return cls(document, path, data)
 
     def fail(self, key: str | int, message: str) -> TrainsimError:

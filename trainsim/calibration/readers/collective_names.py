@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-ALGORITHMS = {"ring": "ring", "tree": "tree", "nvls": "nvls"}
+ALGORITHMS = {
+    "ring": "ring",
+    "tree": "tree",
+    "nvls": "nvls",
+    "nvlstree": "nvls_tree",
+    "collnetdirect": "collnet",
+    "pat": "pat",
+}
 """Algorithms that can be forced (NCCL_ALGO) and are known here."""
-NOT_MODELLED = ("reduce", "gather", "scatter", "hypercube")
-"""Collectives of nccl-tests that no step of training waits for."""
+NOT_MODELLED = ("hypercube",)
+"""What nccl-tests has that is no collective of NCCL."""
 SPELLINGS = {
     "all_reduce": r"all[_-]?reduce",
     "all_gather": r"all[_-]?gather",
