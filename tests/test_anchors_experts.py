@@ -8,7 +8,7 @@ from trainsim import Scenario
 
 ANCHORS = [
     # DeepSeek-V3 (arXiv 2412.19437): 2.664M H800 hours for 14.8T tokens, 62.9M tokens per step on 2,048 GPUs
-    ("deepseek_v3", 19.91, 0.08),
+    ("deepseek_v3", 19.91, 0.12),
     # NVIDIA NeMo 25.02, performance of pre-training: 15,457 tokens/s per GPU
     ("mixtral_8x7b", 1.06, 0.08),
 ]

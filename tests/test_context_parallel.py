@@ -377,7 +377,7 @@ MEASURED_MS = {  # MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary.md: 
     "simumax-14": 11301.9,
     "simumax-15": 10577.6,
 }
-FURTHEST = {"simumax-14": 0.153}
+FURTHEST = {"simumax-14": 0.155}
 """Of those that are further off than 15 %."""
 
 
