@@ -32,7 +32,8 @@ SIZES = tuple(2.0**k for k in range(10, 34))
 NOISE = ("\0", "\n", "1e999 ", "-", "nan ", "é", " 8 2 float sum -1 ", "#", "N/A ", "{", '"', "99999999999999999999 ")
 CELLS = ("", "1", "-1", "nan", "1e9", "all_reduce", "x", '"', "0", ";")
 TESTS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-         "all_to_all": "alltoall", "broadcast": "broadcast", "shift": "sendrecv", "reduce": "reduce", "gather": "gather", "scatter": "scatter"}  # fmt: skip
+         "all_to_all": "alltoall", "broadcast": "broadcast", "shift": "sendrecv",
+         "reduce": "reduce", "gather": "gather", "scatter": "scatter"}  # fmt: skip
 
 
 def times(topology: object, operation: str, *, nodes: int, ranks: int) -> list[float]:

@@ -201,7 +201,8 @@ class TestPicture:
         one = scenario().run()
         ranks, start, end = named_window(one, "F4/2")
         drawn = scene(one, drawn_ranks(one, ranks), (start, end), detailed=True)
-        assert any(note.text.startswith(("waits for combine", "waits for dispatch")) for note in drawn.notes if note.kind == "bubble")
+        waits = [note.text for note in drawn.notes if note.kind == "bubble"]
+        assert any(text.startswith(("waits for combine", "waits for dispatch")) for text in waits)
 
     def test_show_step_writes_it(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:

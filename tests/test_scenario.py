@@ -259,7 +259,7 @@ def test_every_key_of_a_scenario_is_documented() -> None:
     def fields(model: type[BaseModel]) -> typing.Iterator[str]:
         model = sharding_section() if model is ShardingSpec else model
         for name, field in model.model_fields.items():
-            yield name
+            yield field.alias or name
             for part in typing.get_args(field.annotation) or (field.annotation,):
                 for inner in typing.get_args(part) or (part,):
                     if isinstance(inner, type) and issubclass(inner, BaseModel) and inner.__name__ not in REFUSED:

@@ -85,12 +85,23 @@ def tree_chain(operation: str, placement: PlacedGroups) -> Floats:
 def least_latency(operation: str, placement: PlacedGroups) -> Floats:
     """T0 where the library picks ring or tree by size, as NCCL does for small ones.
 
-    Gathers and scatters have a tree (PAT) only where a group has one GPU per node, broadcasts have none between nodes.
+    Between nodes gathers and scatters have a tree (PAT) only where a group has one GPU per node, broadcasts have none.
     """
     ring, tree = ring_latency(operation, placement), tree_latency(operation, placement)
-    patless = (placement.local > 1) & (operation in GATHERS)
-    ring_only = (placement.domains > 1) & (patless | (operation in ("broadcast", "reduce")))
-    return np.where(ring_only, ring, np.minimum(ring, tree))
+    if operation in GATHERS:
+        tree = np.where(
+            placement.domains > 1, np.where(placement.local > 1, np.inf, pat_latency(operation, placement)), tree
+        )
+    elif operation in ("broadcast", "reduce"):
+        tree = np.where(placement.domains > 1, np.inf, tree)
+    return np.minimum(ring, tree)
+
+
+def pat_latency(operation: str, placement: PlacedGroups) -> Floats:
+    """T0 of PAT: steps as many as the logarithm of the ranks, and some time per rank."""
+    constants = placement.machine.constants
+    seconds = np.log2(placement.domains) * constants["pat_step"] + placement.ranks * constants["pat_rank"]
+    return scaled(placement, seconds)
 
 
 def ring_ramp(operation: str, placement: PlacedGroups) -> Floats:

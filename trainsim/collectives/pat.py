@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Bools, Edges, Floats, PlacedGroups, algorithms
-from trainsim.collectives.latency import GATHERS, ring_ramp, scaled
+from trainsim.collectives import Algorithm, Bools, Edges, PlacedGroups, algorithms
+from trainsim.collectives.latency import GATHERS, pat_latency, ring_ramp
 from trainsim.collectives.ring import between_domains
 
 
@@ -18,13 +18,6 @@ def pat_edges(operation: str, placement: PlacedGroups) -> Edges:
     """What a ring carries, over ``pat_rate``: distances of 1, 2, 4, ... cross the same NICs."""
     edges = between_domains(placement)
     return edges._replace(share=edges.share / placement.machine.constants["pat_rate"])
-
-
-def pat_latency(operation: str, placement: PlacedGroups) -> Floats:
-    """T0: steps as many as the logarithm of the ranks, and some time per rank."""
-    constants = placement.machine.constants
-    seconds = np.log2(placement.domains) * constants["pat_step"] + placement.ranks * constants["pat_rank"]
-    return scaled(placement, seconds)
 
 
 def one_per_domain(placement: PlacedGroups) -> Bools:

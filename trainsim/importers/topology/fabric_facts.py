@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from trainsim.hardware.cluster import Cluster
-from trainsim.hardware.topology import MOST_NODES
+from trainsim.hardware.fabric_reader import MOST_NODES
 from trainsim.importers.findings import Remark
 from trainsim.importers.topology.notebook import Notebook
 
