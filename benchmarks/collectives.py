@@ -1,8 +1,9 @@
 """
-How right the collectives are: ``python -m benchmarks.collectives [--logs] [--write]``.
+How right the collectives are: ``python -m benchmarks.collectives [--logs] [--calibrated] [--write]``.
 
 Public nccl-tests logs (``tests/data/collectives``) beside what ``ts.collective_time`` says. Constants were fitted to
 one half of the logs; the other half is machines, or software, that they had not met. ``--logs`` shows each log,
+``--calibrated`` fits each log with ten sizes or more to every other of them and tells the errors of the rest,
 ``--write`` makes the table and the picture of docs/collectives.md anew.
 """
 
@@ -12,15 +13,19 @@ import csv
 import statistics
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 import trainsim as ts
+from trainsim.calibration.bases import Bases
+from trainsim.calibration.calibrating import calibrated
+from trainsim.calibration.measurements import CollectiveSweep, Measurements
 from trainsim.hardware.cluster import Cluster, build_cluster
 from trainsim.hardware.topology import Changes, find_topology
 
@@ -118,6 +123,49 @@ def by_log() -> str:
     return "\n".join(lines)
 
 
+def calibrated_errors(least: float = MIB) -> dict[str, list[float]]:
+    """By name of a clean log, the absolute errors of every other size from *least* bytes on, its machine fitted to the
+    sizes between them."""
+    out = {}
+    for log in logs():
+        if log.clean and len(log.seconds) >= 10:
+            sizes = sorted(log.seconds)
+            known, left = sizes[::2], [n for n in sizes[1::2] if n >= least]
+            fitted = _fitted(log, known)
+            out[log.name] = [abs(fitted.predicted(n) / log.seconds[n] - 1) for n in left]
+    return out
+
+
+def _fitted(log: Log, sizes: list[int]) -> Log:
+    """*log* with its machine calibrated to some *sizes*."""
+    sweep = CollectiveSweep(
+        operation=log.said["operation"],
+        ranks=len(log.ranks),
+        nodes=log.said["nodes"],
+        nbytes=tuple(map(float, sizes)),
+        seconds=tuple(log.seconds[n] for n in sizes),
+        file=log.name,
+        algorithm=log.said["algorithm"],
+        one_launcher=log.said.get("processes") == 1,
+    )
+    machine = dict(log.said["machine"])
+    topology = machine.pop("topology")
+    own = {"base": topology} if isinstance(topology, str) else dict(topology)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "machine.yaml"
+        file.write_text(yaml.safe_dump({**own, **machine, "source": "a log"}), encoding="utf-8")
+        found = calibrated(Measurements(sweeps=(sweep,)), Bases(topology=str(file)))
+        override = yaml.safe_load(found.to_yaml("topology"))
+        return _on(log, override if "topology" in found.documents else log.said["machine"]["topology"])
+
+
+def _on(log: Log, topology: Any) -> Log:
+    """*log* on another machine, which is read at once, as its file may be gone."""
+    moved = replace(log, said={**log.said, "machine": {**log.said["machine"], "topology": topology}})
+    moved.cluster  # noqa: B018
+    return moved
+
+
 def write() -> None:
     """Make docs/collectives.md anew."""
     from benchmarks.accuracy_page import replaced
@@ -132,5 +180,11 @@ if __name__ == "__main__":
     if "--logs" in sys.argv[1:]:
         print(by_log())
     print(summary())
+    if "--calibrated" in sys.argv[1:]:
+        found = calibrated_errors()
+        for name, errors in found.items():
+            print(f"{name:70} {statistics.median(errors):6.1%} {max(errors):6.0%} ({len(errors)})")
+        every = [e for errors in found.values() for e in errors]
+        print(f"calibrated: {statistics.median(every):.1%} of {len(every)} sizes that were not fitted")
     if "--write" in sys.argv[1:]:
         write()
