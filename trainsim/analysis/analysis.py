@@ -15,6 +15,7 @@ from trainsim.analysis.expectation import Expectation, Facts, contention, differ
 from trainsim.analysis.hops import Hops
 from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.likely import Range, likely, parts_of
+from trainsim.analysis.links import LinkTraffic
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
 from trainsim.analysis.network_faults import NetworkFaults, network_faults
 from trainsim.analysis.rollout import RolloutUse, rollout_use
@@ -192,6 +193,11 @@ class Analysis:
     @cached_property
     def communication(self) -> dict[str, Traffic]:
         return communication(self.lanes, self.breakdown, self.waiting, self.hops)
+
+    @cached_property
+    def link_traffic(self) -> LinkTraffic:
+        """How full the links are, when, and whose bytes they are."""
+        return LinkTraffic(self.lanes, self.simulation.network)
 
     @cached_property
     def hops(self) -> Hops:

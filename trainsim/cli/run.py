@@ -35,7 +35,7 @@ def run(
         typer.Option(
             "--files",
             metavar="WHAT,...",
-            help="Any of result, gantt, svg, trace (or whole-trace), report; or none. Default: all but svg.",
+            help="Any of result, gantt, svg, links, trace (or whole-trace), report; or none. Default: not svg, links.",
         ),
     ] = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 WIDTH = 16.0
 NODES, LEAVES, SPINES, CORE = 0.0, 1.5, 3.0, 4.2
 UNIT = 44.0  # points per unit of x
+FAINT = 0.22
+"""How strong the links of all rails but the first are, so that one rail can be followed."""
 
 
 def some(count: int, most: int) -> list[int | None]:
@@ -81,13 +83,13 @@ def _nodes(axes: Axes, fabric: Fabric, block: int, room: Point, leaves: list[Poi
         if index is None:
             note(axes, at, "...", font=12)
             continue
-        for leaf in leaves:
+        for rail, leaf in enumerate(leaves):
             line(
                 axes,
                 *_edges(at, leaf, 0.225, 0.2),
                 "network",
                 bandwidth=fabric.nic_bandwidth * fabric.nics / fabric.rails,
-                alpha=0.7,
+                alpha=0.7 if fabric.rails == 1 else 1.0 if rail == 0 else FAINT,
             )
         _box(axes, at, f"node{first + index}", "node", size=(min(step * 0.9, 1.2), 0.45))
 
@@ -152,7 +154,8 @@ def _notes(axes: Axes, fabric: Fabric) -> None:
         (NODES, f"{fabric.nodes} node{'s' * (fabric.nodes > 1)}"),
         (LEAVES, f"{fabric.leaves} leaves" if fabric.leaves > 1 else "1 switch"),
     ]
-    texts.append(((NODES + LEAVES) / 2, f"{fabric.nics} x {gigabits:.0f} Gb/s\nper node"))
+    rails = ", one to each rail\n(rail 0 is dark)" if fabric.rails > 1 else ""
+    texts.append(((NODES + LEAVES) / 2, f"{fabric.nics} x {gigabits:.0f} Gb/s\nper node{rails}"))
     if fabric.uplinked:
         ratio = f"{fabric.oversubscription:g} : 1"
         texts.append(((LEAVES + SPINES) / 2, f"{ports:.0f} x {gigabits:.0f} Gb/s up\nper leaf ({ratio})"))

@@ -175,7 +175,7 @@ class Network:
         )
 
     def _alone_pattern(self, peers: Peers, operation: str) -> tuple[Pattern, float]:
-        pattern = self._pattern(peers, operation, self._near(peers))
+        pattern = self.on_every_link(peers, operation, self._near(peers))
         shared = np.bincount(pattern.use_resource, pattern.use_amount)
         first_resources = pattern.use_resource[pattern.use_group == 0]
         return pattern, max(1.0, float(shared[first_resources].max(initial=1.0)))
@@ -230,7 +230,7 @@ class Network:
         """How *operation* moves bytes over all groups of the communicator; on links that can bind."""
         key = peers.anywhere, operation  # whichever queue posts it
         if key not in self._patterns:
-            pattern = self._pattern(*key, self.members(peers))
+            pattern = self.on_every_link(*key, self.members(peers))
             # Links count as binding by the ways of collectives alone: what else is on the way may be broken, or shared.
             usual = self._healthy and not self.job.uses_host
             self._patterns[key] = pattern.only(self._binding[pattern.use_resource]) if usual else pattern
@@ -271,8 +271,8 @@ class Network:
         patterns = {operation: self.pattern(peers, operation) for operation in operations}
         return Communicator(group_of=tuple(group_of), groups=len(members), patterns=patterns)
 
-    def _pattern(self, peers: Peers, operation: str, members: Ints) -> Pattern:
-        """*operation* over groups of ranks, as the GPUs carry it out on which they run."""
+    def on_every_link(self, peers: Peers, operation: str, members: Ints) -> Pattern:
+        """*operation* over groups of ranks, as their GPUs carry it out, on all links: also those that never bind."""
         job, sent, members = self.job, self.job.framework.communication, self.gpu_of(members)
         if isinstance(peers, Messages):
             if peers.carries == "control":

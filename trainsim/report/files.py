@@ -28,6 +28,7 @@ FILES = {
     "result": "result.json",
     "gantt": "gantt.png",
     "svg": "gantt.svg",
+    "links": "links.png",
     "trace": "trace.json.gz",
     "report": "report.html",
 }
@@ -51,6 +52,8 @@ def save(
         result.to_chrome(path, ranks=result.pipeline if whole_trace else None)
     if pictures := [paths[kind] for kind in ("gantt", "svg") if kind in paths]:
         save_pictures(result.gantt(), pictures)
+    if path := paths.get("links"):
+        save_pictures(result.link_chart(), [path])
     if path := paths.get("report"):
         _write_page(result, path, paths.get("gantt"))
     return tuple(paths.values())

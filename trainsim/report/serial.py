@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.analysis.memory import CATEGORIES, Store
 
 if TYPE_CHECKING:
@@ -33,10 +34,8 @@ def result_dict(result: Result) -> dict[str, Any]:
         "breakdown_per_stage_s": list(result.breakdown_per_stage),
         "waits": [asdict(wait) for wait in result.waits],
         "memory": memory_dict(result),
-        "communication": {
-            kind: {**asdict(traffic), "operations": round(traffic.operations)}
-            for kind, traffic in result.communication.items()
-        },
+        "communication": _communication(result),
+        "links": link_rows(result),
         "critical_path": [cause._asdict() for cause in result.critical_path.causes],
         "estimate": _estimate(result),
         "network_faults": _network_faults(result),
@@ -52,6 +51,23 @@ def result_dict(result: Result) -> dict[str, Any]:
         },
         "warnings": list(result.warnings),
     }
+
+
+def _communication(result: Result) -> dict[str, Any]:
+    sent = result.communication
+    return {kind: {**asdict(traffic), "operations": round(traffic.operations)} for kind, traffic in sent.items()}
+
+
+def link_rows(result: Result) -> list[dict[str, Any]]:
+    """The busiest link of each kind, the fullest first."""
+    keys = ("kind", "name", "equal", "links", "mean", "peak", "nearly_full_s", "bytes")
+    return [
+        {
+            **{key: getattr(row, key) for key in keys},
+            "by_kind": {kind: row.by_kind.get(kind, 0.0) for kind in COMMUNICATION},
+        }
+        for row in result.link_traffic.rows
+    ]
 
 
 def _network_faults(result: Result) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainsim.analysis.analysis import Analysis
 from trainsim.errors import InvalidPlan
-from trainsim.report.serial import result_dict
+from trainsim.report.serial import link_rows, result_dict
 from trainsim.result.comparison import Comparison, comparable, compare
 
 if TYPE_CHECKING:
@@ -58,6 +58,24 @@ class Result(Analysis):
         from trainsim.report.memory_chart import memory_chart
 
         return memory_chart(self, window=window)
+
+    def link_chart(self, n: int | None = None, window: tuple[float, float] | None = None) -> Figure:
+        """A matplotlib figure of how full the busiest links are over time and whose bytes they are: of each kind of
+        link one, of the *n* fullest kinds (None: six); *window* in seconds zooms in."""
+        from trainsim.report.link_chart import MOST_LINKS, link_chart
+
+        if n is not None and n < 1:
+            raise InvalidPlan(f"n={n}: a picture of links shows 1 kind of link or more; leave n out for {MOST_LINKS}")
+        return link_chart(self, most=n or MOST_LINKS, window=window)
+
+    def links(self) -> DataFrame:
+        """The busiest link of each kind, one direction of it, the fullest first: kind, name, how many of the links of
+        this kind have equal traffic, mean and peak use (parts of what transfers reach), seconds above 90 %, bytes in a
+        step, and the part of the mean that each kind of communication has."""
+        from pandas import DataFrame
+
+        rows = ((row, row.pop("by_kind")) for row in link_rows(self))
+        return DataFrame([{**row, **by_kind} for row, by_kind in rows])
 
     def timeline(self, ranks: Sequence[int] | None = None) -> DataFrame:
         """Every span: rank, stream, name, kind, microbatch, layer, start, end (seconds)."""
