@@ -101,7 +101,7 @@ def test_the_order_of_changes_does_not_matter_and_long_names_stay_apart() -> Non
     ("words", "expected"),
     [
         (["--files", "gant"], "'gantt'"),
-        (["--files", ","], "result, gantt, svg, trace, report"),
+        (["--files", ","], "result, gantt, svg, links, trace, report"),
         (["--files", "none,gantt"], "none"),
         (["--no-files", "--out", "x"], "leave out"),
         (["--no-files", "--files", "gantt"], "leave out"),
