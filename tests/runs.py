@@ -44,6 +44,8 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         price_per_gpu_hour=None,
         gpu=SimpleNamespace(name="test-gpu", memory=0.0, flops={"bf16": 312e12}, measured=True, kernels=kernels),
         node_of=lambda rank: np.asarray(rank) // 8,
+        failed_nics=(),
+        fabric=SimpleNamespace(failed_uplinks=()),
         crosses_network=lambda src, dst: np.asarray(src) != np.asarray(dst),
     )
     from trainsim.models.reading import load_model
@@ -65,4 +67,6 @@ def result(shape: Shape, name: str = "a pipeline", scenario: dict | None = None)
         job=job, trace=trace, wall_s=0.01, network=Network(shape),
         estimate=Estimate(seconds=sum(parts.values()), parts=parts),
     )  # fmt: skip
-    return Result(simulation=simulation, scenario=scenario or {"name": name})
+    made = Result(simulation=simulation, scenario=scenario or {"name": name})
+    made.__dict__["link_traffic"] = SimpleNamespace(rows=())  # there is no machine whose links carry anything
+    return made
