@@ -33,6 +33,8 @@ def runs() -> dict[str, ts.Result]:
         "many stages": result(Shape(stages=24, microbatches=4), "many stages"),
         "steps": compared().replace({"simulation.steps": 3}).run(),
         "rollout": compared({"training.rollout": ROLLOUT}).run(),
+        "full links": ts.Scenario.load("mixtral_8x7b").replace({"simulation.detail": "block"}).run(),
+        "network faults": ts.Scenario.load("failed_uplink").replace({"simulation.detail": "block"}).run(),
     }
 
 

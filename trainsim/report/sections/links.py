@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainsim.result.result import Result
 
 
-@section("full links", place=6, shown_by=(TERMINAL, PAGE))
+@section("full links", place=8, shown_by=(TERMINAL, PAGE))
 def full_links(result: Result) -> Section | None:
     """The links of the network that are nearly full for a notable part of the step."""
     step = result.step_time
