@@ -20,7 +20,7 @@ MOST_RANKS = 4
 """Ranks of a group that are named one by one."""
 
 
-@section("network faults", place=5, shown_by=(TERMINAL, PAGE))
+@section("network faults", place=7, shown_by=(TERMINAL, PAGE))
 def network_faults(result: Result) -> Section | None:
     """The step with and without what is out of service, what was rerouted, and which collectives slow down."""
     found = result.network_faults
