@@ -315,6 +315,17 @@ def test_protocols_take_turns_as_buffers_grow():
     assert set(best) == {"ll", "ll128", "simple"}
 
 
+def test_a_protocol_alone_leaves_the_quicker_one_of_ring_and_tree():
+    for nodes, ranks in ((4, range(0, 32, 8)), (4, range(32)), (2, range(16))):
+        machine = SwitchedNodes(nodes)
+        for protocol in protocols():
+            auto, ring, tree = (
+                collective_time(machine, "all_reduce", ranks, 256 << 20, f"{name}/{protocol}")
+                for name in ("AUTO", "RING", "tree")
+            )
+            assert auto == min(ring, tree)
+
+
 def test_switches_that_add_halve_the_traffic_of_the_network():
     machine = SwitchedNodes(4, line=3000e9, sharp=True)
     ring, collnet = (
@@ -580,6 +591,9 @@ def test_a_cube_mesh_uses_all_links_of_a_gpu():
         (lambda c: collective_time(c, "all_gather", [0, 1], 1, "tree"), "auto or all_pairs or pat or ring would"),
         (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "ring"), "auto or by_rail or direct would"),
         (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "direct/ll"), "direct has no choice of protocols"),
+        (lambda c: collective_time(c, "all_to_all", [0, 1], 1, "auto/ll"), "all_to_all has no choice of protocols"),
+        (lambda c: collective_time(c, "all_reduce", [0, 1], 1, None), "algorithm None: give a name"),
+        (lambda c: collective_time("dgx_h100", "all_reduce", [0, 1], 1), "give a machine, such as ts.topology"),
         (lambda c: collective_time(c, "all_reduce", range(16), 1, "sharp"), "a network whose switches add"),
         (lambda c: collective_time(c, "all_reduce", [[0, 1], [2]], 1), "groups of 1 and of 2 ranks"),
         (lambda c: collective_time(c, "all_reduce", [[0, 1], [1, 2]], 1), "a rank is in two of the groups"),

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Bools, Floats, Ints, PlacedGroups, algorithms
+from trainsim.collectives import Bools, Floats, Ints, PlacedGroups, algorithms
 from trainsim.collectives.latency import least_latency
 from trainsim.collectives.place import place
+from trainsim.collectives.protocols import with_protocol
 from trainsim.collectives.traffic import Rates, carried, switching
 from trainsim.contracts.system import Pattern
 from trainsim.errors import InvalidPlan
@@ -20,26 +21,32 @@ OF_A_GROUP = ("factor", "bandwidth", "latency", "ramp", "chain", "chain_bytes")
 """Columns of a pattern that have a number per group."""
 
 
-def quickest(placement: PlacedGroups, operation: str, rates: Rates) -> Pattern:
+def quickest(placement: PlacedGroups, operation: str, rates: Rates, protocol: str = "") -> Pattern:
     """Every group with the algorithm that takes the shortest time for ``auto_mib`` of data; of equals the first.
 
     Weighed are all that are registered, do the operation, fit the group and are not held back by ``automatic``. Groups
     that lie alike in their domains get the same one, which is weighed for the first of them on a machine that is whole:
-    a library does not know what is wrong with a link, or what leaves are like.
+    a library does not know what is wrong with a link, or what leaves are like. A *protocol* leaves those that have it.
+    Raises InvalidPlan if none has.
     """
     able = candidates(placement, operation)
+    if protocol:
+        able = {name: which for name, which in able.items() if algorithms[name].steps is not None}
     names = list(able)
+    if not names:
+        having = " and ".join(name for name in algorithms if algorithms[name].steps is not None)
+        raise InvalidPlan(f"protocol {protocol}: {operation} has no choice of protocols; {having} have")
     if len(names) == 1:
-        return _offer(placement, operation, algorithms[names[0]], able[names[0]], rates).pattern
+        return _offer(placement, operation, names[0], able[names[0]], rates, protocol).pattern
     first, kind = _kinds(placement)
     sample = place(placement.machine, placement.members[first])
     seconds = np.full((len(names), len(first)), np.inf)
     for row, name in zip(seconds, names, strict=True):
-        offer = _offer(sample, operation, algorithms[name], able[name][first], rates._replace(bandwidth=None))
+        offer = _offer(sample, operation, name, able[name][first], rates._replace(bandwidth=None), protocol)
         row[offer.groups] = _seconds(offer.pattern, placement.machine.constants["auto_mib"] * MIB)
     best = seconds.argmin(axis=0)[kind]
-    taken = [(algorithms[names[k]], best == k) for k in np.unique(best)]
-    return _merged([_offer(placement, operation, algorithm, which, rates) for algorithm, which in taken])
+    taken = [(names[k], best == k) for k in np.unique(best)]
+    return _merged([_offer(placement, operation, name, which, rates, protocol) for name, which in taken])
 
 
 def _kinds(placement: PlacedGroups) -> tuple[Ints, Ints]:
@@ -71,10 +78,12 @@ def refuse(placement: PlacedGroups, operation: str, name: str) -> None:
         able = [other for other in algorithms if operation in algorithms[other].operations]
         raise InvalidPlan(f"algorithm {name} does not do {operation}; auto or {' or '.join(able)} would")
     if algorithm.fits is not None and not algorithm.fits(placement).all():
-        group = placement.members[~algorithm.fits(placement)][0]
+        group = placement.members[~algorithm.fits(placement)][:1]
+        others = candidates(place(placement.machine, group), operation)
+        ranks = ", ".join(map(str, group[0])) if group.size <= 4 else f"{group[0, 0]} to {group[0, -1]}"
         raise InvalidPlan(
-            f"algorithm {name} needs {algorithm.needs}; the group of ranks {group[0]} to {group[-1]} "
-            "is not like that: auto or ring would work"
+            f"algorithm {name} needs {algorithm.needs}; the group of ranks {ranks} is not like that: "
+            f"auto or {' or '.join(others)} would work"
         )
 
 
@@ -85,9 +94,15 @@ class _Offer(NamedTuple):
     pattern: Pattern
 
 
-def _offer(placement: PlacedGroups, operation: str, algorithm: Algorithm, which: Bools, rates: Rates) -> _Offer:
-    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those."""
+def _offer(
+    placement: PlacedGroups, operation: str, name: str, which: Bools, rates: Rates, protocol: str = ""
+) -> _Offer:
+    """With the latency of the quickest algorithm for small buffers: that is what a library would use for those, where
+    it is free to choose the protocol."""
     served = placement if which.all() else place(placement.machine, placement.members[which])
+    if protocol:
+        return _Offer(np.flatnonzero(which), with_protocol(served, operation, name, protocol, rates))
+    algorithm = algorithms[name]
     made = carried(served, operation, algorithm, rates)
     quick = np.minimum(made.latency, least_latency(operation, served))
     if operation == "all_reduce" and not algorithm.small_rate:  # small ones take a tree

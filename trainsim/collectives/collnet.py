@@ -11,7 +11,8 @@ import numpy as np
 
 from trainsim.collectives import Algorithm, Bools, Edges, Floats, PlacedGroups, algorithms, joined
 from trainsim.collectives.latency import nvls_ramp, scaled, tree_ramp
-from trainsim.collectives.nvls import in_several_domains, nvls_edges
+from trainsim.collectives.nvls import nvls_edges
+from trainsim.collectives.nvls_tree import in_several_domains
 from trainsim.collectives.ring import in_domains, next_in_group, rails
 
 

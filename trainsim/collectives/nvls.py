@@ -2,8 +2,7 @@
 NVLS: the switch adds up and copies, so that a rank sends its buffer once instead of twice (NCCL >= 2.17, Hopper on).
 
 In an all-reduce of S bytes over n ranks each sends S bytes for the switch to add up, and a copy of its part of the sum,
-S/n, for the switch to spread; it receives as much. Between several domains the parts travel along a double binary tree,
-as NCCL's NVLSTree has it: over two of them each NIC carries half of what a ring would put on it.
+S/n, for the switch to spread; it receives as much.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trainsim.collectives import Algorithm, Bools, Edges, Floats, PlacedGroups, algorithms, factor, joined
-from trainsim.collectives.latency import least_latency, nvls_ramp, nvls_tree_chain, tree_latency
+from trainsim.collectives import Algorithm, Bools, Edges, Floats, PlacedGroups, algorithms, factor
+from trainsim.collectives.latency import least_latency, nvls_ramp
 from trainsim.collectives.ring import in_domains
-from trainsim.collectives.tree import between_domains_on_trees
 
 
 def nvls_edges(operation: str, placement: PlacedGroups) -> Edges:
@@ -46,18 +44,6 @@ def enough_ranks(operation: str, placement: PlacedGroups) -> Bools:
     return np.full(len(placement.members), enough)
 
 
-def nvls_tree_edges(operation: str, placement: PlacedGroups) -> Edges:
-    """To the switches and back within domains, up and down two trees between them."""
-    return joined([nvls_edges(operation, placement), between_domains_on_trees(operation, placement)])
-
-
-def in_several_domains(placement: PlacedGroups) -> Bools:
-    """A tree between domains whose switches can add, each with more than one rank of the group."""
-    several = np.zeros(len(placement.members), np.int64)
-    np.add.at(several, placement.group, placement.size > 1)
-    return np.asarray((placement.domains > 1) & (several == placement.domains) & placement.machine.nvls)
-
-
 algorithms.register("nvls", "NVLS")(
     Algorithm(
         operations=("all_reduce",),
@@ -67,17 +53,5 @@ algorithms.register("nvls", "NVLS")(
         fits=in_one_domain,
         automatic=enough_ranks,
         needs="all ranks of a group in one NVLink domain whose switch can reduce",
-    )
-)
-algorithms.register("nvls_tree", "NVLSTree")(
-    Algorithm(
-        operations=("all_reduce",),
-        edges=nvls_tree_edges,
-        latency=tree_latency,
-        ramp=nvls_ramp,
-        chain=nvls_tree_chain,
-        small_rate="tree_small_rate",
-        fits=in_several_domains,
-        needs="groups with two or more ranks in each of several NVLink domains whose switches can reduce",
     )
 )

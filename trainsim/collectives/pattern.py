@@ -42,11 +42,8 @@ def pattern(
     rates = Rates(machine, network_efficiency, bandwidth)
     factor(operation, placement.ranks)
     name, protocol = split_protocol(algorithm)
-    if name == "auto" and not protocol:
-        return quickest(placement, operation, rates)
-    if name == "auto":  # NCCL has protocols of these two: a tree between domains, else a ring
-        tree = operation == "all_reduce" and int(placement.domains.min(initial=2)) > 1
-        name = "tree" if tree else "ring"
+    if name == "auto":
+        return quickest(placement, operation, rates, protocol)
     refuse(placement, operation, name)
     if protocol:
         return with_protocol(placement, operation, name, protocol, rates)
@@ -100,6 +97,8 @@ def collective_time(
     >>> round(both / one, 1)
     1.9
     """
+    if not hasattr(cluster, "domain_of"):
+        raise InvalidPlan(f"cluster = {cluster!r}: give a machine, such as ts.topology('dgx_h100', nodes=4)")
     nbytes = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
     if not isinstance(nbytes, Real) or not 0 <= nbytes < np.inf:
         raise InvalidPlan(f"{operation} of {nbytes!r} bytes: give 0 bytes or more")

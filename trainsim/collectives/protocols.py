@@ -59,8 +59,11 @@ def split_protocol(algorithm: str) -> tuple[str, str]:
     >>> split_protocol("Ring/LL128"), split_protocol("auto")
     (('ring', 'll128'), ('auto', ''))
     """
-    name, _, protocol = algorithm.partition("/")
-    name = name if name == "auto" else algorithms.canonical(name)
+    if not isinstance(algorithm, str):
+        raise InvalidPlan(f"algorithm {algorithm!r}: give a name, such as auto, ring or ring/ll128")
+    given, _, protocol = algorithm.partition("/")
+    known = {name.lower(): name for name in algorithms}
+    name = "auto" if given.lower() == "auto" else algorithms.canonical(known.get(given.lower(), given))
     return name, "" if protocol in ("", "auto") else find_protocol(protocol)
 
 

@@ -27,39 +27,31 @@ def parents(nodes: int) -> Ints:
 
 
 def tree_edges(operation: str, placement: PlacedGroups) -> Edges:
-    """Up the trees to add, down again to give away: both in an all-reduce, only down in a broadcast.
+    """Up the trees to add, down again to give away.
 
     Over two nodes each NIC carries half of what a ring would put on it. ``tree_rate`` is the part of the links' rate
     that an all-reduce reaches on a tree, over that on a ring.
     """
-    return joined(
-        [_chains(placement, operation, _down(placement, operation)), between_domains_on_trees(operation, placement)]
-    )
+    return joined([_chains(placement), between_domains_on_trees(operation, placement)])
 
 
 def between_domains_on_trees(operation: str, placement: PlacedGroups) -> Edges:
-    """What domains send each other: half of the bytes along each of both trees."""
-    down = _down(placement, operation)
+    """What domains send each other: half of the bytes along each of both trees, up and down."""
+    down = _down(placement)
     child, parent = _tree_pairs(placement)
     most = placement.machine.constants["tree_rails"]
-    parts = [rails(placement, parent, child, down / 2.0, most)]
-    if operation == "all_reduce":
-        parts.append(rails(placement, child, parent, down / 2.0, most))
-    return joined(parts)
+    ways = ((parent, child), (child, parent))
+    return joined([rails(placement, source, target, down / 2.0, most) for source, target in ways])
 
 
-def _down(placement: PlacedGroups, operation: str) -> float:
+def _down(placement: PlacedGroups) -> float:
     """The whole buffer, in parts of what a ring would send, over the rate that trees reach."""
-    if operation != "all_reduce":
-        return 1.0
     return placement.ranks / max(placement.ranks - 1, 1) / 2.0 / placement.machine.constants["tree_rate"]
 
 
-def _chains(placement: PlacedGroups, operation: str, down: float) -> Edges:
+def _chains(placement: PlacedGroups) -> Edges:
     """Chains in the domains, with a root on every rank in turn (one per channel): a neighbour misses one channel."""
-    forward = in_domains(placement, down * (1.0 - 1.0 / placement.size))
-    if operation == "broadcast":
-        return forward
+    forward = in_domains(placement, _down(placement) * (1.0 - 1.0 / placement.size))
     return joined([forward, Edges(forward.group, forward.dst, forward.src, forward.share)])
 
 
@@ -80,17 +72,16 @@ def _tree_pairs(placement: PlacedGroups) -> tuple[Ints, Ints]:
 
 
 def over_the_network(operation: str, placement: PlacedGroups) -> Bools:
-    """All-reduces over several domains.
+    """Groups over several domains: NCCL's own estimate for large buffers prefers a ring within one.
 
-    NCCL's own estimate for large buffers prefers a ring within one, and its broadcasts know rings only
-    (src/graph/tuning.cc, 2.30.7).
+    Source: src/graph/tuning.cc (2.30.7), by which trees carry out nothing but all-reduces.
     """
-    return np.asarray((placement.domains > 1) & (operation == "all_reduce"))
+    return np.asarray(placement.domains > 1)
 
 
 algorithms.register("tree", "Tree")(
     Algorithm(
-        operations=("all_reduce", "broadcast"),
+        operations=("all_reduce",),
         edges=tree_edges,
         latency=tree_latency,
         ramp=tree_ramp,
