@@ -244,6 +244,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "flaps": ({"jobs.left.scenario.what_if": [{"flap": {"link": "leaf0", "from": 0, "until": 1, "factor": 0.5}}]},
               "what_if.flap is not simulated yet where several jobs run"),
     "two machines": ({"jobs.left.scenario.what_if": [{"fail": {"nic": "node0.nic0"}}]}, "see different machines"),
+    "nodes of all": ({"jobs.right": job("right", nodes=3), "jobs.left.nodes": 4},
+                     "jobs.1.nodes: job right asks for 3 nodes, and 2 of 6 are free, job left has 4"),
+    "no node": ({"jobs.left.nodes": 0}, "jobs.0.nodes: job left wants how many nodes, 4, or which"),
+    "the job": ({"jobs.left.scenario.training.global_batch": 7}, "job left: "),
+    "a field of scenarios": ({"simulation.detail": "block"},
+                             "simulation.detail: each job has a scenario of its own; set "
+                             "jobs.left.scenario.simulation.detail, jobs.right.scenario.simulation.detail"),
     "no job": ({"jobs.middle.nodes": 2}, "No job is called 'middle'"),
 }  # fmt: skip
 

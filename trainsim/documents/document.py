@@ -25,11 +25,18 @@ UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError
 """What PyYAML raises for text that means nothing: some tags and numbers end in Python's own errors."""
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXTS: KeptReading[str] = KeptReading()
-_DATE = "tag:yaml.org,2002:timestamp"
+_DATE, _BOOL, _TEXT = (f"tag:yaml.org,2002:{kind}" for kind in ("timestamp", "bool", "str"))
 
 
 class Loader(_FAST):  # type: ignore[misc]
-    """PyYAML's safe loader; dates stay text and ``1e-6`` is a number, as in YAML 1.2."""
+    """PyYAML's safe loader; dates stay text, ``1e-6`` is a number and the key ``on`` is a word, as in YAML 1.2."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key.tag == _BOOL:
+                key.tag = _TEXT
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 Loader.yaml_implicit_resolvers = {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainsim.documents.document import Document
-from trainsim.documents.origin import Key, key_of
+from trainsim.documents.origin import Key
 from trainsim.documents.part import DocumentPart
 from trainsim.errors import ScenarioError, UnknownName, shorten
 from trainsim.scenario.loading import SCENARIOS, of_several_jobs
+from trainsim.scenario.schema import ScenarioSpec
 from trainsim.units import parse_time
 
 KEYS, JOB_KEYS = (
@@ -22,6 +23,8 @@ KEYS, JOB_KEYS = (
 OF_A_JOB = {"on_nodes": "nodes", "placement": "placement"}
 """Keys of a scenario's cluster that each job says for itself, and how."""
 MOST_STEPS, LATEST = 10_000, 1e6
+MOST_NAMED = 4
+"""Jobs that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +74,32 @@ def read_jobs(spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any]) 
 
 
 def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
-    data = deepcopy(dict(document.data))
+    data, keys = deepcopy(dict(document.data)), []
     for path, value in changes.items():
         *parts, last = path.split(".")
+        _check_of_file(data, path, parts)
         here: Any = data
+        key: Key = ()
         for part in parts:
-            here = _inner(here, part, path)
-        here[_place(here, last, path)] = value
-    return replace(document, data=data, origin=document.origin.without(map(key_of, changes)))
+            key = (*key, _place(here, part, path))
+            here = _inner(here, key[-1])
+        key = (*key, _place(here, last, path))
+        here[key[-1]] = value
+        keys.append(key)
+    return replace(document, data=data, origin=document.origin.without(keys))
 
 
-def _inner(here: Any, part: str, path: str) -> Any:
-    """The mapping or the list called *part*, made where there is none."""
-    key = _place(here, part, path)
+def _check_of_file(data: Mapping[str, Any], path: str, parts: Sequence[str]) -> None:
+    """Raise for a field of a scenario, of which each job has one; *data* is read later."""
+    if parts and parts[0] not in KEYS and parts[0] in ScenarioSpec.model_fields and isinstance(data.get("jobs"), list):
+        names = [job.get("name", k) if isinstance(job, Mapping) else k for k, job in enumerate(data["jobs"])]
+        ways = [f"jobs.{name}.scenario.{path}" for name in names[:MOST_NAMED]]
+        more = ", ..." if len(names) > MOST_NAMED else ""
+        raise ScenarioError(f"{path}: each job has a scenario of its own; set {', '.join(ways)}{more}")
+
+
+def _inner(here: Any, key: str | int) -> Any:
+    """The mapping or the list at *key*, made where there is none."""
     if isinstance(here, dict) and (here.get(key) is None or not isinstance(here[key], dict | list)):
         here[key] = {"base": here[key]} if key == "scenario" and isinstance(here.get(key), str) else {}
     return here[key]
@@ -107,10 +123,11 @@ def _entry(document: Document, k: int, data: object) -> JobEntry:
     if scenario is None:
         raise document.fail(("jobs", k), "wants a scenario: a name, a path or a mapping with a model")
     usual = Path(scenario).stem if isinstance(scenario, str) else f"job {k + 1}"
+    name = part.text("name", usual)
     return JobEntry(
-        name=part.text("name", usual),
+        name=name,
         scenario=scenario,
-        nodes=part.value("nodes", None, _nodes),
+        nodes=part.value("nodes", None, lambda value: _nodes(value, name)),
         placement=part.data.get("placement"),
         start=part.quantity("start", parse_time, 0.0, low=0.0, high=LATEST),
         steps=part.integer("steps", high=MOST_STEPS) if "steps" in part.data else None,
@@ -136,8 +153,9 @@ def _scenario(value: object) -> str | Mapping[str, Any] | None:
     raise ScenarioError(f"wants a name, a path or a mapping, not {shorten(value)}")
 
 
-def _nodes(value: object) -> int | tuple[int, ...] | None:
+def _nodes(value: object, name: str) -> int | tuple[int, ...] | None:
+    which = isinstance(value, list | tuple)
     numbers: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in numbers):
-        raise ScenarioError(f"wants how many nodes, 4, or which, [0, 1], not {shorten(value)}")
-    return tuple(numbers) if isinstance(value, list | tuple) else int(numbers[0])
+    if any(isinstance(n, bool) or not isinstance(n, int) or n < (0 if which else 1) for n in numbers):
+        raise ScenarioError(f"job {name} wants how many nodes, 4, or which, [0, 1], not {shorten(value)}")
+    return tuple(numbers) if which else int(numbers[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 from trainsim.contracts.job import Flap, Job, Slow
 from trainsim.documents.catalogue import exists
 from trainsim.documents.document import Document
-from trainsim.errors import NotBuilt, UnknownName
+from trainsim.errors import InvalidPlan, NotBuilt, ScenarioError, TrainsimError, UnknownName
 from trainsim.hardware.cluster import Cluster
 from trainsim.hardware.placements import placements
 from trainsim.jobs.jobs_file import JobEntry, JobsFile
+from trainsim.scenario.context import Context
 from trainsim.scenario.loading import SCENARIOS, of_several_jobs
+from trainsim.scenario.named import find_cluster
 from trainsim.scenario.placement import placed_nodes
 from trainsim.scenario.scenario import Scenario
+from trainsim.units import format_number_of
 
 PATHS = ("topology", "gpu", "collectives")
 """Keys of a cluster that may be paths, which start from the folder of the file that they stand in."""
@@ -43,7 +47,9 @@ def placed_jobs(file: JobsFile) -> list[PlacedJob]:
     the other. Raises ScenarioError for a node that two jobs want, and what resolving each scenario raises."""
     taken: dict[int, str] = {}
     placed: dict[str, PlacedJob] = {}
-    for entry in sorted(file.jobs, key=_is_free):  # those that name nodes first
+    order = sorted(file.jobs, key=_is_free)  # those that name nodes first
+    _check_enough(file, order)
+    for entry in order:
         one = _placed(file, entry, taken)
         if twice := [node for node in one.nodes if node in taken]:
             message = f"node {twice[0]} is that of job {taken[twice[0]]} already; a node runs one job"
@@ -54,6 +60,36 @@ def placed_jobs(file: JobsFile) -> list[PlacedJob]:
     jobs = [placed[entry.name] for entry in file.jobs]
     _one_network(file, jobs)
     return _with_slow_links(jobs)
+
+
+def _check_enough(file: JobsFile, order: Sequence[JobEntry]) -> None:
+    """Raise where jobs ask for more nodes than there are, before a scenario that is fit for fewer says so of itself."""
+    first = _scenario(file, order[0], dict(file.cluster))
+    with _of_job(order[0]):
+        nodes = find_cluster(Context(spec=first.spec, data=first.data, origin=first.origin)).nodes
+    busy = len(set(first.spec.cluster.not_on_nodes or ()))
+    asked: dict[str, int] = {}
+    for entry in order:
+        if isinstance(entry.nodes, int) and entry.nodes > (left := nodes - busy - sum(asked.values())):
+            asks = f"job {entry.name} asks for {format_number_of(entry.nodes, 'node')}"
+            free = f"{max(left, 0)} of {nodes} {'is' if left == 1 else 'are'} free"
+            others = "".join(f", job {name} has {number}" for name, number in asked.items())
+            others += f", {busy} are among not_on_nodes" if busy else ""
+            raise file.document.fail((*entry.place, "nodes"), f"{asks}, and {free}{others}; ask for fewer")
+        if entry.nodes is not None:
+            asked[entry.name] = entry.nodes if isinstance(entry.nodes, int) else len(entry.nodes)
+
+
+@contextmanager
+def _of_job(entry: JobEntry) -> Iterator[None]:
+    """Errors raised inside name the job."""
+    try:
+        yield
+    except TrainsimError as error:
+        named, kind = f"job {entry.name}: ", type(error)
+        if named in str(error) or kind not in (ScenarioError, InvalidPlan, NotBuilt):
+            raise
+        raise kind(f"{named}{error}", reason=f"{named}{error.reason}") from None
 
 
 def _is_free(entry: JobEntry) -> bool:
@@ -71,8 +107,9 @@ def _placed(file: JobsFile, entry: JobEntry, taken: Mapping[int, str]) -> Placed
         cluster["not_on_nodes"] = sorted({*cluster.get("not_on_nodes", ()), *taken})
     given = {"on_nodes": entry.nodes, "placement": entry.placement}
     cluster |= {key: list(v) if isinstance(v, tuple) else v for key, v in given.items() if v is not None}
-    scenario = _scenario(file, entry, cluster)
-    job = scenario.resolve()
+    with _of_job(entry):
+        scenario = _scenario(file, entry, cluster)
+        job = scenario.resolve()
     return PlacedJob(
         name=entry.name,
         scenario=scenario,
