@@ -309,3 +309,27 @@ def test_the_result_tells_who_suffers_and_the_step_on_the_whole_network() -> Non
     assert late is not None
     assert late.before_s < 1.0 < late.step_time_s
     assert not late.slowed  # while it is there it is as fast as ever
+
+
+def test_what_changes_nothing_is_told() -> None:
+    idle: list[dict[str, Any]] = [
+        {"fail": {"uplink": "leaf0", "count": 0}},
+        {"slow": {"nic": "node0.nic0", "factor": 1.0}},
+        {"delay": {"rank": 0, "seconds": 0}},
+        {"flap": {"link": "leaf0", "from": 500, "until": 501}},
+    ]
+    quiet, run = scenario([]).run(), scenario(idle, background={"load": 0}).run()
+    assert run.step_time == quiet.step_time
+    derived = {key: words for key, words in run.scenario["derived"].items() if "without effect" in words}
+    told = {"what_if.0.fail.count", "what_if.1.slow.factor", "what_if.2.delay.seconds", "cluster.background.load"}
+    assert told <= set(derived)
+    (late,) = set(run.warnings) - set(quiet.warnings)
+    assert late.startswith("what_if: leaf0 flaps from 500 s on, after the end of the run")
+    early: list[dict[str, Any]] = [{"flap": {"link": "leaf0", "from": 0, "until": 1, "factor": 0.5}}]
+    assert not any("flaps" in words for words in scenario(early).run().warnings)
+
+
+@pytest.mark.parametrize(("nodes", "told"), [(1, True), (2, False)])
+def test_switches_that_add_are_idle_with_one_node(nodes: int, told: bool) -> None:
+    resolved = scenario([], sharp=True, on_nodes=nodes).replace({"training.global_batch": 8}).resolved
+    assert ("cluster.sharp" in resolved["derived"]) is told

@@ -288,7 +288,7 @@ def test_a_job_that_would_go_on_for_ever_is_refused() -> None:
 
 def test_two_bloom_jobs_disturb_each_other() -> None:
     """At a small size: an eighth of the batch, blocks in the place of kernels."""
-    small = {f"jobs.{name}.scenario.training.global_batch": 16 for name in ("left", "right")}
+    small: dict[str, Any] = {f"jobs.{name}.scenario.training.global_batch": 16 for name in ("left", "right")}
     small |= {f"jobs.{name}.scenario.simulation.detail": "block" for name in ("left", "right")}
     spread = ts.run_jobs("two_bloom_jobs", small)
     packed = ts.run_jobs("two_bloom_jobs", small | {f"jobs.{name}.placement": "packed" for name in ("left", "right")})

@@ -17,7 +17,7 @@ from trainsim.analysis.lanes import Lanes
 from trainsim.analysis.likely import Range, likely, parts_of
 from trainsim.analysis.links import LinkTraffic
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
-from trainsim.analysis.network_faults import NetworkFaults, network_faults
+from trainsim.analysis.network_faults import NetworkFaults, network_faults, too_late
 from trainsim.analysis.rollout import RolloutUse, rollout_use
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.analysis.training_cost import TrainingCost, training_cost
@@ -264,6 +264,7 @@ class Analysis:
                 "free its cache and retry, which takes time; a little more does not fit."
             )
         out += self.memory.complaints
+        out += too_late(self.job, self.trace.duration)
         if self.hfu > 1.0:
             out.append(
                 f"HFU {self.hfu:.0%}: a factor below 1 in what_if makes kernels faster than the datasheet's peak."

@@ -61,6 +61,16 @@ def network_faults(simulation: Simulation, step_time: float) -> NetworkFaults | 
     )
 
 
+def too_late(job: Job, duration: float) -> tuple[str, ...]:
+    """In words, the flaps that begin when a run of so many seconds is over, and so change nothing."""
+    flaps = (what for what in job.what_if if isinstance(what, Flap) and what.since >= duration)
+    return tuple(
+        f"what_if: {' and '.join(flap.links)} flaps from {flap.since:g} s on, after the end of the run at "
+        f"{duration:.3g} s: it changes nothing. An earlier flap, or more steps (simulation.steps), would show."
+        for flap in flaps
+    )
+
+
 def without_faults(job: Job) -> Job:
     """*job* on a whole network on which nothing flaps."""
     kept = tuple(what for what in job.what_if if not isinstance(what, Flap))

@@ -126,7 +126,9 @@ def _physics(section: DocumentPart) -> tuple[str, float, float, float]:
     kinds = link_kinds()
     name = section.text("kind")
     if name not in kinds:
-        raise section.fail("kind", str(UnknownName("kind of link", name, kinds)))
+        family = any(known.rstrip("0123456789") == name for known in kinds)
+        import_it = f" Which {name} it is follows from the GPU: import the file with --set cluster.gpu=NAME."
+        raise section.fail("kind", f"{UnknownName('kind of link', name, kinds)}{import_it if family else ''}")
     kind = kinds[name]
     lanes = section.integer("lanes", kind.lanes, high=1024)
     low, high = limits("bandwidth")

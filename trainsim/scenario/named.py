@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainsim.documents.catalogue import Catalogue, Spec, exists
-from trainsim.documents.document import canonical
+from trainsim.documents.document import Document, canonical
 from trainsim.documents.origin import Origin, key_of
 from trainsim.errors import ScenarioError, TrainsimError, nearest
 from trainsim.frameworks import FRAMEWORKS, Framework, load_framework
@@ -29,6 +29,8 @@ from trainsim.schedules.lookup import is_file, order_in
 from trainsim.units import format_bandwidth
 
 MOST_RANKS = 1 << 21
+OURS = (".yaml", ".yml", ".json")
+"""Endings of files that are written for trainsim."""
 NAMED: Mapping[str, Catalogue] = {
     "framework": FRAMEWORKS,
     "cluster.topology": TOPOLOGIES,
@@ -68,7 +70,7 @@ def find_cluster(context: Context) -> Cluster:
     """The topology of the scenario with its number of nodes and overrides. Raises ScenarioError."""
     spec = context.spec.cluster
     with context.at("cluster.topology"):
-        document = find_topology(spec.topology, origin=context.origin.part(("cluster", "topology")))
+        document = _topology(spec.topology, context.origin.part(("cluster", "topology")))
     changes = _with_gpus(context, _changes(context), document.data.get("gpus_per_node"))
     try:
         cluster = build_cluster(document, changes)
@@ -79,9 +81,22 @@ def find_cluster(context: Context) -> Cluster:
     if cluster.ranks > MOST_RANKS:
         fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs are more than {MOST_RANKS}, the most that is simulated")
         context.require(fault, ScenarioError)
-    if "gpu" in changes.values and "nvlink_bandwidth" not in changes.values:
+    own = document.data.get("gpu") is not None
+    if own and "gpu" in changes.values and "nvlink_bandwidth" not in changes.values:
         _note_nvlink(context, cluster, build_cluster(document, changes.without("gpu")))
     return cluster
+
+
+def _topology(spec: Spec, origin: Origin) -> Document:
+    """What a topology says; of a file that is none and may be another tool's, how it becomes one."""
+    try:
+        return find_topology(spec, origin=origin)
+    except TrainsimError as error:
+        name = spec if isinstance(spec, str) else ""
+        if Path(name).suffix in OURS or not exists(origin.folder / name):
+            raise
+        way = f"trainsim import {name} -o node.yaml"
+        raise ScenarioError(f"{error}. If another tool wrote it, `{way}` makes a topology of it: name that") from None
 
 
 def _changes(context: Context) -> Changes:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from trainsim.contracts.job import Job
 from trainsim.documents.origin import key_of, value_at
 from trainsim.errors import shorten
 from trainsim.scenario.context import Context
+from trainsim.scenario.placement import placed_nodes
 from trainsim.scenario.recomputation import note_idle, note_rare
+from trainsim.scenario.what_if_section import WhatIfSpec
 from trainsim.sharding import strategies
 from trainsim.sharding.replicas import replicas
 
@@ -46,5 +48,30 @@ def note_without_effect(context: Context, job: Job) -> None:
     if "price_per_gpu_hour" in (context.spec.cluster.model_extra or {}) and job.training.tokens is None:
         reason = "without effect: a cost is that of a whole training; training.tokens says how long it is"
         context.derived("cluster.price_per_gpu_hour", f"{job.cluster.price_per_gpu_hour:g}", reason)
+    _note_network(context, job)
+    for k, entry in enumerate(context.spec.what_if):
+        for key, value, reason in _idle(entry):
+            context.derived(f"what_if.{k}.{key}", value, f"without effect: {reason}")
     note_rare(context, job)
     note_idle(context, job)
+
+
+def _note_network(context: Context, job: Job) -> None:
+    """A note for what is said of the network and changes nothing."""
+    background = context.spec.cluster.background
+    if background is not None and not background.load:
+        context.derived("cluster.background.load", 0, "without effect: a load of 0 takes nothing of the links")
+    if (context.spec.cluster.model_extra or {}).get("sharp") and len(placed_nodes(job.allocation, job.cluster)) == 1:
+        reason = "without effect: the job has one node, and switches add up what nodes send"
+        context.derived("cluster.sharp", "true", reason)
+
+
+def _idle(entry: WhatIfSpec) -> Iterator[tuple[str, str, str]]:
+    """(Key, value, reason) of what changes nothing in an entry of ``what_if``, whatever the run is."""
+    if entry.fail is not None and entry.fail.uplink is not None and not entry.fail.count:
+        yield "fail.count", "0", f"no uplink of {entry.fail.uplink} fails"
+    if entry.delay is not None and not entry.delay.seconds:
+        yield "delay.seconds", "0", "nobody waits"
+    for kind, factor in (("slow", entry.slow and entry.slow.factor), ("flap", entry.flap and entry.flap.factor)):
+        if factor == 1.0:
+            yield f"{kind}.factor", "1", "a factor of 1 leaves everything as it is"
