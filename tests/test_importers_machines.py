@@ -177,6 +177,7 @@ def test_leaves_of_unequal_size_are_told(sizes: tuple[int, ...], expected: int |
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "no row for GPU1; the matrix was cut"),
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNODENODE\nGPU1\tNODE\t X \n", "glued or cut"),
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV2\t X \n", "GPU0 says NV1 of GPU1, which says NV2"),
+        ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tFOO\nGPU1\tFOO\t X\n", "x.txt:2: 'FOO' in the row .*X, NV#, PIX"),
         ("x.txt", "\tGPU0\nGPU0\t X \n\tGPU0\nGPU0\t X \n", "a second matrix"),
         ("topology.conf", "SwitchName=a Nodes=n[3-1]\n", "topology.conf:1: .*counts down"),
         ("topology.conf", "SwitchName=a Nodes=n[1-99999999]\n", "more than 1048576 hosts"),
@@ -300,6 +301,20 @@ def test_import_writes_a_topology_that_runs(folder: Path, capsys: pytest.Capture
     assert cables(cluster) == cables(import_config("topo.xml").cluster)
     command = ("run", "config.json", "--set", "cluster.topology=my_node.yaml", "--set", "cluster.gpus=8", "--no-files")
     assert status(*command) == 0
+    assert status("run", "config.json", "--set", "cluster.topology=topo.xml", "--set", "cluster.gpus=8") == 2
+    assert "`trainsim import topo.xml -o node.yaml` makes a topology of it" in capsys.readouterr().err
+
+
+def test_a_gpu_may_come_with_the_scenario_where_the_topology_has_none(folder: Path) -> None:
+    topology = yaml.safe_load((import_config("topo.xml")).to_yaml())
+    gpu = topology.pop("gpu", "a100-sxm4-80gb")
+    rate = topology["node"]["nics"].pop("bandwidth")
+    (folder / "node.yaml").write_text(yaml.safe_dump(topology))
+    given = {"cluster.topology": "node.yaml", "cluster.gpu": gpu, "cluster.nic_bandwidth": rate, "cluster.nodes": 2}
+    base = ts.Scenario.from_dict({"model": "gpt2-xl", "cluster": {"topology": "dgx_a100"}})
+    assert base.replace(given).resolve().cluster.gpu.name == gpu
+    with pytest.raises(ScenarioError, match="gpu: 'gpu' is missing"):
+        base.replace({"cluster.topology": "node.yaml", "cluster.nic_bandwidth": rate}).resolve()
 
 
 def test_a_job_and_a_machine_run_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def show_topology(
         file.write_text(text, encoding="utf-8")
         print_lines([f"Written: {file}"])
         return
-    try_drawing(file)
+    try_drawing(file, graphs=WRITERS)
     print_lines(describe(cluster))
     save_figure(cluster.draw(), file)
 

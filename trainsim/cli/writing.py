@@ -100,14 +100,16 @@ def try_first(
             attempt(file)
 
 
-def try_drawing(file: Path) -> None:
-    """The same for a picture, whose kind is the ending of its name."""
+def try_drawing(file: Path, *, graphs: Iterable[str] = ()) -> None:
+    """The same for a picture, whose kind is the ending of its name; *graphs* are the endings of files of a graph, which
+    somebody else writes."""
     from matplotlib.figure import Figure
 
     kinds = sorted(Figure().canvas.get_supported_filetypes())
     if file.suffix.removeprefix(".").lower() not in kinds:
+        others = f"; {' or '.join(graphs)} is its graph" if graphs else ""
         raise TrainsimError(
-            f"{file}: the ending says what kind of picture it is: .png, .svg or .pdf; also {', '.join(kinds)}"
+            f"{file}: the ending says what kind of picture it is: .png, .svg or .pdf; also {', '.join(kinds)}{others}"
         )
     try_writing(file)
 

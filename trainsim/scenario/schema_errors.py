@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -33,19 +33,33 @@ def check_schema(data: Mapping[str, Any], origin: Origin) -> ScenarioSpec:
     try:
         return ScenarioSpec.model_validate(dict(data))
     except ValidationError as error:
-        lines = list(dict.fromkeys(_line(details, data, origin) for details in error.errors(include_url=False)))
+        lines = _lines(error.errors(include_url=False), data, origin)
         more = [f"... and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-        reason = _line(error.errors(include_url=False)[0], data, Origin())
+        reason = _lines(error.errors(include_url=False), data, Origin())[0]
         raise ScenarioError("\n".join(lines[:MOST_SHOWN] + more), reason=reason) from None
 
 
-def _line(details: ErrorDetails, data: Mapping[str, Any], origin: Origin) -> str:
-    """``file:line: key = value: what is wanted``; without the place where *origin* knows none."""
+def _lines(errors: Iterable[ErrorDetails], data: Mapping[str, Any], origin: Origin) -> list[str]:
+    """A line for each value that is wrong; of one that may have several forms, all that it may be."""
+    wanted: dict[str, list[str]] = {}
+    for details in errors:
+        place, what = _line(details, data, origin)
+        wanted.setdefault(place, []).append(what)
+    lines = []
+    for place, every in wanted.items():
+        forms = list(dict.fromkeys(what.removeprefix("wants ") for what in every if what.startswith("wants ")))
+        others = [what for what in dict.fromkeys(every) if not what.startswith("wants ")]
+        lines += [f"{place}: {what}" for what in (*([f"wants {' or '.join(forms)}"] if forms else []), *others)]
+    return lines
+
+
+def _line(details: ErrorDetails, data: Mapping[str, Any], origin: Origin) -> tuple[str, str]:
+    """``file:line: key = value``, without the place where *origin* knows none, and what is wanted."""
     key: Key = tuple(part for part in details["loc"] if part not in TAGS)
     key = _existing(key, data)
     value = value_at(data, key)
     shown = "" if details["type"] in ("extra_forbidden", "missing") else f" = {shorten(value)}"
-    return f"{origin.place(key)}{dotted(key) or 'the scenario'}{shown}: {_what(details, key)}"
+    return f"{origin.place(key)}{dotted(key) or 'the scenario'}{shown}", _what(details, key)
 
 
 def _existing(key: Key, data: Mapping[str, Any]) -> Key:

@@ -67,7 +67,8 @@ class FlapSpec(ScenarioSection):
         if (self.link is None) == (self.nic is None):
             raise ValueError("name one thing that flaps: link or nic")
         if self.until <= self.since:
-            raise ValueError(f"ends at {self.until:g} s, before it begins at {self.since:g} s; until is the later one")
+            when = "at the moment it begins" if self.until == self.since else f"before it begins at {self.since:g} s"
+            raise ValueError(f"ends at {self.until:g} s, {when}; until is the later one")
         return self
 
     @model_serializer(mode="wrap")

@@ -54,8 +54,9 @@ def load(source: Source) -> Findings:
 
 
 def _is_row(line: str) -> bool:
-    words = line.split()
-    return len(words) > 1 and bool(CELL.fullmatch(words[1]))
+    """Whether it is of a device, which is X to itself, rather than a header."""
+    words = line.split()[1:]
+    return bool(words) and ("X" in words or bool(CELL.fullmatch(words[0])))
 
 
 def _node(book: Notebook, matrix: LinkMatrix, legend: dict[str, str]) -> NodeParts:

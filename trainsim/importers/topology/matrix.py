@@ -64,9 +64,9 @@ def read_matrix(book: Notebook, lines: Sequence[str], start: int, cells: re.Patt
             raise book.fail(f"{row[0]} has two rows: two matrices in one file? Keep one", number + 1)
         found = row[1 : 1 + count]
         if wrong := next((word for word in found if not cells.fullmatch(word)), None):
-            raise book.fail(
-                f"{shorten(wrong)} in the row of {row[0]} is no word of the matrix; glued or cut?", number + 1
-            )
+            known = ", ".join(re.sub(r"\\d\{.*?\}", "#", cells.pattern).split("|"))
+            message = f"{shorten(wrong)} in the row of {row[0]} is no word of the matrix; glued or cut?"
+            raise book.fail(f"{message} It can be {known}", number + 1)
         if len(found) < count:
             raise book.fail(f"the row of {row[0]} has {len(found)} words for {count} columns; was it cut?", number + 1)
         cell |= {(row[0], label): word for label, word in zip(labels, found, strict=True)}
