@@ -89,6 +89,8 @@ def test_strict_says_no_when_it_does_not_fit(small: str, capsys: pytest.CaptureF
         (["run"], "SCENARIO"),
         (["run", "nothing.yaml"], "no such file"),
         (["run", "small.yaml", "--fold"], "No such option"),
+        (["plan", "small.yaml", "--top", "abc"], "--top abc: wants a whole number"),
+        (["plan", "small.yaml", "--days", "soon"], "--days soon: wants a number"),
         (["run", "small.yaml", "--set", "parallel.tp"], "path=value"),
         (["run", "small.yaml", "--set", "parallel.tp=3"], "4 heads do not divide by tp=3"),
         (["run", "small.yaml", "--set", "parallel.tpp=3"], "did you mean 'tp'"),

@@ -105,6 +105,21 @@ def test_a_host_list_places_ranks_one_by_one(tmp_path: Path) -> None:
     assert nodes_of(Scenario.load(tmp_path / "job.yaml")) == (0,)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("node0\n# a\n\nnode1\nhost7 # no\n", "line 5: 'host7' is no place"),
+        ("node0\n\nnode99\n", "line 3: there is no node99"),
+        ("node0\n#\nnode0.gpu3\n", "line 3: names node0.gpu3 twice"),
+    ],
+)
+def test_a_wrong_line_of_a_host_list_is_told_by_its_number(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "ranks.txt").write_text(text)
+    (tmp_path / "job.yaml").write_text(on(placement="ranks.txt").to_yaml())
+    with pytest.raises(ScenarioError, match=says):
+        Scenario.load(tmp_path / "job.yaml").resolve()
+
+
 def test_lines_of_a_host_list_may_be_nodes_or_gpus() -> None:
     cluster = load_topology("dgx_a100", nodes=3)
     assert listed_gpus(cluster, host_lines("node2\nnode0.gpu7 # the last\n")) == (*range(16, 24), 7)

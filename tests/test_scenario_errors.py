@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainsim.contracts.job import Slow
 from trainsim.documents.document import read_text
-from trainsim.errors import NotBuilt, TrainsimError
+from trainsim.errors import NotBuilt, ScenarioError, TrainsimError
 from trainsim.hardware.cluster import load_topology
 from trainsim.scenario.scenario import Scenario
 
@@ -270,3 +270,15 @@ def test_a_gpu_is_the_same_by_name_and_by_rank(topology: str) -> None:
         (slow,) = Scenario.from_dict({**data, **precise, "what_if": what_if}).resolve().what_if
         assert isinstance(slow, Slow)
         assert slow.ranks == (node * per_node + gpu,)
+
+
+def test_a_value_that_may_have_several_forms_is_told_once() -> None:
+    with pytest.raises(ScenarioError) as refused:
+        Scenario.load("quickstart").replace({"network.algorithm": None})
+    assert str(refused.value) == "network.algorithm = null: wants a name or a mapping (key: value lines)"
+
+
+@pytest.mark.parametrize(("until", "says"), [(1, "ends at 1 s, at the moment it begins"), (0.5, "before it begins")])
+def test_a_flap_ends_after_it_begins(until: float, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        Scenario.load("quickstart").replace({"what_if": [{"flap": {"link": "node0", "from": 1, "until": until}}]})

@@ -19,6 +19,7 @@ from trainsim.errors import TrainsimError
 
 DONE, WRONG_INPUT, BUG, INTERRUPTED, TERMINATED = 0, 2, 70, 130, 143
 PIPE_CLOSED = 141  # as shells say of a program whose reader went away
+WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 MANY = 500_000
 """Objects that may be made before somebody looks for cycles among them."""
 
@@ -90,6 +91,8 @@ def _run_app(arguments: list[str] | None) -> int:
 
 def _usage(error: Any) -> str:
     """What typer says of wrong words, whose exceptions have no public name in all its versions."""
+    if wrong := _wrong_value(error):
+        return wrong
     message = str(error.format_message()).strip()
     known = getattr(getattr(getattr(error, "ctx", None), "command", None), "commands", None)
     if not message or type(error).__name__ == "NoArgsIsHelpError":
@@ -97,6 +100,16 @@ def _usage(error: Any) -> str:
     if known and message.startswith("No such command"):
         message = f"{_sentence(message)} There are: {', '.join(known)}"
     return _sentence(message)
+
+
+def _wrong_value(error: Any) -> str:
+    """What an option wants whose value was checked by pydantic, which speaks of its own types; else nothing."""
+    options = getattr(getattr(error, "param", None), "opts", None)
+    if not options or not isinstance(error.__cause__, ValueError) or not hasattr(error.__cause__, "errors"):
+        return ""
+    found = error.__cause__.errors()[0]
+    wanted = WANTED.get(str(found["type"]).partition("_")[0])
+    return f"{options[0]} {found['input']}: wants {wanted}" if wanted else ""
 
 
 def _sentence(text: str) -> str:

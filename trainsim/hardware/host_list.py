@@ -20,23 +20,46 @@ def host_lines(text: str) -> tuple[str, ...]:
     >>> host_lines("# ours\\nnode3\\n\\nnode1.gpu2  # the last\\n")
     ('node3', 'node1.gpu2')
     """
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return tuple(filter(None, lines))
+    return tuple(line for _, line in _said(text))
 
 
-def listed_gpus(cluster: Cluster, lines: Iterable[object]) -> tuple[int, ...]:
-    """The GPU of each rank, as *lines* name them: all of a node, or one. Raises InvalidTopology that names the line.
+def host_line_numbers(text: str) -> tuple[int, ...]:
+    """The number, from 1, of each of these lines.
+
+    >>> host_line_numbers("# ours\\nnode3\\n\\nnode1.gpu2  # the last\\n")
+    (2, 4)
+    """
+    return tuple(number for number, _ in _said(text))
+
+
+def _said(text: str) -> list[tuple[int, str]]:
+    lines = ((number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [(number, line) for number, line in lines if line]
+
+
+def listed_gpus(cluster: Cluster, lines: Iterable[object], numbers: Sequence[int] = ()) -> tuple[int, ...]:
+    """The GPU of each rank, as *lines* name them: all of a node, or one. Raises InvalidTopology that names the line,
+    with its number if the *numbers* of the lines are given.
 
     >>> from trainsim.hardware.cluster import load_topology
     >>> listed_gpus(load_topology("pcie_4gpu"), ["node0.gpu3", "node0.gpu1"])
     (3, 1)
     """
-    gpus = [gpu for line in lines for gpu in _gpus_of(cluster, line)]
+    gpus: list[int] = []
+    line_of: list[str] = []
+    for k, line in enumerate(lines):
+        place = f"line {numbers[k]}: " if k < len(numbers) else ""
+        try:
+            here = _gpus_of(cluster, line)
+        except InvalidTopology as error:
+            raise InvalidTopology(f"{place}{error}") from None
+        gpus += here
+        line_of += [place] * len(here)
     if not gpus:
         raise InvalidTopology("names no node; a line is node3 for all its GPUs, or node3.gpu2 for a rank")
     if twice := _twice(gpus):
-        node, gpu = divmod(twice[0], cluster.gpus_per_node)
-        raise InvalidTopology(f"names node{node}.gpu{gpu} twice; a GPU runs one rank")
+        node, gpu = divmod(gpus[twice[0]], cluster.gpus_per_node)
+        raise InvalidTopology(f"{line_of[twice[0]]}names node{node}.gpu{gpu} twice; a GPU runs one rank")
     return tuple(gpus)
 
 
@@ -58,4 +81,6 @@ def _gpus_of(cluster: Cluster, line: object) -> Sequence[int]:
 
 
 def _twice(gpus: Sequence[int]) -> list[int]:
-    return [gpu for k, gpu in enumerate(gpus) if gpu in set(gpus[:k])] if len(set(gpus)) < len(gpus) else []
+    """The positions of those that stood before."""
+    first = dict(zip(reversed(gpus), reversed(range(len(gpus))), strict=True))
+    return [k for k, gpu in enumerate(gpus) if first[gpu] < k]

@@ -13,7 +13,7 @@ from trainsim.documents.catalogue import exists
 from trainsim.documents.document import text_of
 from trainsim.errors import InvalidTopology, ScenarioError, UnknownName, shorten
 from trainsim.hardware.cluster import Cluster
-from trainsim.hardware.host_list import host_lines, listed_gpus
+from trainsim.hardware.host_list import host_line_numbers, host_lines, listed_gpus
 from trainsim.hardware.naming import links_of_network
 from trainsim.hardware.placements import leaves_of, placements
 from trainsim.scenario.checks import Fault
@@ -60,12 +60,18 @@ def written_placement(spec: ClusterSpec, folder: Path) -> tuple[str, ...] | None
         return None
     if not isinstance(given, str):
         return tuple(given)
+    text = _host_file(given, folder)
+    return None if text is None else host_lines(text)
+
+
+def _host_file(given: str, folder: Path) -> str | None:
+    """The text of the host list at a path; None for the name of a rule."""
     if given in placements:
         return None
     path = folder / given if exists(folder / given) else Path(given)
     if not exists(path):
         raise ScenarioError(f"{UnknownName('placement', given, placements)} Or it is the path of a host list.")
-    return host_lines(text_of(path, f"host list {given}", ScenarioError))
+    return text_of(path, f"host list {given}", ScenarioError)
 
 
 def find_background(context: Context, cluster: Cluster) -> Background | None:
@@ -104,8 +110,10 @@ def _listed(context: Context, cluster: Cluster, lines: Sequence[str], busy: Sequ
     if context.spec.cluster.on_nodes is not None:
         message = "a host list says itself which nodes there are; leave cluster.on_nodes out"
         context.require(Fault(PLACEMENT, message), ScenarioError)
+    given = context.spec.cluster.placement
+    text = _host_file(given, context.origin.folder) if isinstance(given, str) else None
     try:
-        allocation = Allocation(listed_gpus(cluster, lines))
+        allocation = Allocation(listed_gpus(cluster, lines, host_line_numbers(text or "")))
     except InvalidTopology as error:
         raise ScenarioError(context.message(PLACEMENT, str(error))) from None
     _are_free(context, PLACEMENT, placed_nodes(allocation, cluster), busy)
