@@ -97,7 +97,7 @@ def test_the_generation_of_links_is_that_of_the_gpu() -> None:
 def test_what_nccl_chose_is_held_against_the_rings_found_here() -> None:
     folder = CASES / "nccl-graph" / "mesh_and_rings"
     told = {remark.key: remark.words for remark in import_config([folder / "topo.xml", folder / "graph.xml"]).compared}
-    assert told["rings"].startswith("2 different rings there, 1 here, 1 of them the same")
+    assert told["rings"].startswith("2 different rings there, 3 here, 2 of them the same")
     assert told["NICs"].startswith("the same NIC for all")
     assert told["rates"].startswith("60 GB/s")
 
