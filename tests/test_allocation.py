@@ -41,7 +41,10 @@ def test_nodes_that_are_alike_take_equally_long(case: str, on: list[int]) -> Non
     assert same_spans(alone.trace, elsewhere.trace)
     assert alone.estimate == elsewhere.estimate
     said, same = (Result(simulation=s, scenario={}).to_dict() for s in (alone, elsewhere))
-    assert {key for key in said if said[key] != same[key]} <= {"simulation"}  # events and time that it took
+    assert {key for key in said if said[key] != same[key]} <= {
+        "simulation",
+        "links",
+    }  # events and time that it took; names of links
 
 
 def test_the_identity_is_the_same_as_no_allocation() -> None:

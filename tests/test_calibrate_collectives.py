@@ -194,7 +194,7 @@ def test_any_table_is_read_or_refused_in_words(cells: list[list[str]]) -> None:
         ({"fabric": {"reachable": 0.6}}, "all_gather", 4, 32),
         ({"collectives": {"nvls_rate": 1.0, "latency_scale": 2.0}}, "all_reduce", 1, 8),
         ({"collectives": {"ramp": 30e-6}}, "broadcast", 1, 8),
-        ({"collectives": {"tree_rate": 1.3}}, "all_reduce", 2, 16),
+        ({"fabric": {"reachable": 0.5}}, "all_reduce", 4, 32),
     ],
 )
 def test_known_constants_come_back(

@@ -61,7 +61,7 @@ def test_all_of_the_tutorial_works(
     assert "8 GPUs, a30" in printed["trainsim show topology our_box.yaml --nodes 2"]
     assert "4 nodes x 4 GPUs" in printed["trainsim show topology matrix_cluster.yaml --nodes 4"]
     said = next(out for command, out in printed.items() if "network_reachable: {" in command)
-    assert float(said.split("network_reachable: ")[1]) == pytest.approx(0.70, abs=0.015), "the page's own number"
+    assert float(said.split("network_reachable: ")[1]) == pytest.approx(0.68, abs=0.015), "the page's own number"
 
 
 def test_the_page_names_every_catalogue_and_is_found() -> None:
