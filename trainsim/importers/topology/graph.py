@@ -115,6 +115,6 @@ def _quantity(book: Notebook, where: str, key: str, attributes: Mapping[str, Any
 
 
 def _whole(book: Notebook, where: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or not 1 <= value <= 1024:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1024 or value % 1:
         raise book.fail(f"{where}: lanes is {shorten(value)}; it is a whole number from 1 to 1024")
     return int(value)
