@@ -39,7 +39,7 @@ def quickest(placement: PlacedGroups, operation: str, rates: Rates, protocol: st
     if len(names) == 1:
         return _offer(placement, operation, names[0], able[names[0]], rates, protocol).pattern
     first, kind = _kinds(placement)
-    sample = place(placement.machine, placement.members[first])
+    sample = placement if len(first) == len(kind) else place(placement.machine, placement.members[first])
     seconds = np.full((len(names), len(first)), np.inf)
     for row, name in zip(seconds, names, strict=True):
         offer = _offer(sample, operation, name, able[name][first], rates._replace(bandwidth=None), protocol)
@@ -55,7 +55,8 @@ def _kinds(placement: PlacedGroups) -> tuple[Ints, Ints]:
     begins[placement.first] = 1
     places = 2 * (placement.members % placement.machine.gpus_per_node) + begins.reshape(placement.members.shape)
     _, first, kind = np.unique(places, axis=0, return_index=True, return_inverse=True)
-    return first, kind.ravel()
+    every = np.arange(len(places))
+    return (every, every) if len(first) == len(places) else (first, kind.ravel())
 
 
 def candidates(placement: PlacedGroups, operation: str) -> Mapping[str, Bools]:

@@ -16,7 +16,7 @@ from trainsim.collectives.tree import between_domains_on_trees
 
 def nvls_tree_edges(operation: str, placement: PlacedGroups) -> Edges:
     """To the switches and back within domains, up and down two trees between them."""
-    return joined([nvls_edges(operation, placement), between_domains_on_trees(operation, placement)])
+    return joined([nvls_edges(operation, placement), between_domains_on_trees(placement)])
 
 
 def in_several_domains(placement: PlacedGroups) -> Bools:

@@ -39,7 +39,7 @@ def pattern(
     UnknownName and InvalidPlan.
     """
     placement = members if isinstance(members, PlacedGroups) else place(machine, members)
-    rates = Rates(machine, network_efficiency, bandwidth)
+    rates = Rates(machine, network_efficiency, None if bandwidth is machine.bandwidth else bandwidth)
     factor(operation, placement.ranks)
     name, protocol = split_protocol(algorithm)
     if name == "auto":

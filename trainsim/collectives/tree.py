@@ -32,10 +32,10 @@ def tree_edges(operation: str, placement: PlacedGroups) -> Edges:
     Over two nodes each NIC carries half of what a ring would put on it. ``tree_rate`` is the part of the links' rate
     that an all-reduce reaches on a tree, over that on a ring.
     """
-    return joined([_chains(placement), between_domains_on_trees(operation, placement)])
+    return joined([_chains(placement), between_domains_on_trees(placement)])
 
 
-def between_domains_on_trees(operation: str, placement: PlacedGroups) -> Edges:
+def between_domains_on_trees(placement: PlacedGroups) -> Edges:
     """What domains send each other: half of the bytes along each of both trees, up and down."""
     down = _down(placement)
     child, parent = _tree_pairs(placement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from trainsim.collectives import OPERATIONS, algorithms
 from trainsim.collectives.protocols import find_protocol
@@ -17,54 +17,41 @@ def chosen_algorithms(context: Context) -> dict[str, str]:
     """By operation the algorithm, with a protocol behind a slash where one is named; those left to ``auto`` are not
     there. Raises UnknownName and ScenarioError."""
     given = context.spec.network
-    names = _by_operation(context, "network.algorithm", given.algorithm, _algorithm, lambda a: algorithms[a].operations)
-    kinds = _by_operation(context, "network.protocol", given.protocol, _protocol, lambda protocol: ABLE)
-    for operation in kinds:
-        name = names.get(operation)
-        if name and algorithms[name].steps is None:
-            if isinstance(given.protocol, str):
-                continue  # it is meant for those that have protocols
-            with context.at(f"network.protocol.{operation}"):
-                raise ScenarioError(f"{name} has no choice of protocols; ring and tree have")
+    names = _by_operation(context, "network.algorithm", given.algorithm, _algorithms)
     out = dict(names)
-    for operation, protocol in kinds.items():
+    for operation, protocol in _by_operation(context, "network.protocol", given.protocol, _protocols).items():
         name = names.get(operation, "auto")
         if name == "auto" or algorithms[name].steps is not None:
             out[operation] = f"{name}/{protocol}"
+        elif isinstance(given.protocol, Mapping):  # one for all is meant for those that have protocols
+            with context.at(f"network.protocol.{operation}"):
+                raise ScenarioError(f"{name} has no choice of protocols; ring and tree have")
     return out
 
 
 def _by_operation(
-    context: Context,
-    key: str,
-    given: str | dict[str, str],
-    read: Callable[[str, str], str],
-    able: Callable[[str], tuple[str, ...]],
+    context: Context, key: str, given: str | dict[str, str], read: Callable[[str], tuple[str, tuple[str, ...]]]
 ) -> dict[str, str]:
-    """What is *given* for all operations that are *able*, or for each by its name, without ``auto``."""
-    if isinstance(given, str):
-        if given == "auto":
-            return {}
-        with context.at(key):
-            return dict.fromkeys(able(given if key.endswith("algorithm") else ""), read(given, ""))
+    """What is *given* for all operations or for each by its name, without ``auto``; *read* gives the proper name of a
+    value and the operations that can have it."""
     out = {}
-    for operation, name in given.items():
+    wanted = {None: given} if isinstance(given, str) else given
+    for operation, value in wanted.items():
         with context.at(key):
-            if operation not in OPERATIONS:
+            if operation is not None and operation not in OPERATIONS:
                 raise UnknownName("collective operation", operation, OPERATIONS)
-            if name != "auto":
-                out[operation] = read(name, operation)
+            if value == "auto":
+                continue
+            name, able = read(value)
+            if operation is not None and operation not in able:
+                raise ScenarioError(f"{value} does no {operation}; it does {', '.join(able)}")
+            out |= dict.fromkeys(able if operation is None else (operation,), name)
     return out
 
 
-def _algorithm(name: str, operation: str) -> str:
-    if operation and operation not in algorithms[name].operations:
-        able = [other for other in algorithms if operation in algorithms[other].operations]
-        raise ScenarioError(f"{name} does no {operation}; {', '.join(able)} do")
-    return algorithms.canonical(name)
+def _algorithms(name: str) -> tuple[str, tuple[str, ...]]:
+    return algorithms.canonical(name), algorithms[name].operations
 
 
-def _protocol(name: str, operation: str) -> str:
-    if operation and operation not in ABLE:
-        raise ScenarioError(f"{operation} has no choice of protocols; {', '.join(ABLE)} have")
-    return find_protocol(name)
+def _protocols(name: str) -> tuple[str, tuple[str, ...]]:
+    return find_protocol(name), ABLE
