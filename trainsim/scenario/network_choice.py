@@ -34,7 +34,7 @@ def _by_operation(
 ) -> dict[str, str]:
     """What is *given* for all operations or for each by its name, without ``auto``; *read* gives the proper name of a
     value and the operations that can have it."""
-    out = {}
+    out: dict[str, str] = {}
     wanted = {None: given} if isinstance(given, str) else given
     for operation, value in wanted.items():
         with context.at(key):
