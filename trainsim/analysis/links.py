@@ -97,8 +97,9 @@ class LinkTraffic:
         """The busiest link of each kind that carries anything, the fullest first."""
         names, kinds = link_kinds(self._network.job.cluster)
         number = np.bincount(kinds, minlength=len(names))
-        used = np.flatnonzero(self._seconds.any(axis=1))
-        seconds, crossing = _rounded(self._seconds[used]), _rounded(self._crossing[used])
+        ways = self._seconds.any(axis=0)
+        used = np.flatnonzero(self._seconds[:, ways].any(axis=1))
+        seconds, crossing = (_rounded(of[:, ways][used]) for of in (self._seconds, self._crossing))
         out = []
         for k in np.unique(kinds[used]).tolist():
             here = np.flatnonzero(kinds[used] == k)
@@ -203,8 +204,11 @@ class LinkTraffic:
 
     def _per_link(self, per_byte: Floats) -> Floats:
         loads, links = self._loads, self._network.job.cluster.links
-        columns = [np.bincount(loads.link, per_byte * sent[loads.owner, loads.operation], links) for sent in self._sent]
-        return np.stack(columns, axis=1)
+        out = np.zeros((len(self._sent), links))
+        for of_kind, sent in zip(out, self._sent, strict=True):
+            if sent.any():  # links are many, and a job communicates in few ways
+                of_kind += np.bincount(loads.link, per_byte * sent[loads.owner, loads.operation], links)
+        return out.T
 
     def _posted_by(self, owner: int) -> _PostedBytes:
         """What the ranks of a class post over time."""
