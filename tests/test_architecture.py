@@ -43,6 +43,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "scenario",
     "jobs",
     "study",
+    "measured",
     "validation",
     "calibration",
     "importers",

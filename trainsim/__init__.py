@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainsim.importers.importing import import_config as import_config
     from trainsim.importers.topology.reading import topology as topology
     from trainsim.jobs.running import run_jobs as run_jobs
+    from trainsim.measured.reading import read_trace as read_trace
     from trainsim.models.reading import load_model as model
     from trainsim.replaying import replay as replay
     from trainsim.replaying import schedule as schedule
@@ -60,6 +61,7 @@ _HOME = {
     "model": "trainsim.models.reading:load_model",
     "plan": "trainsim.study.planning.plan:plan",
     "plan_chart": "trainsim.study.planning.picture:plan_chart",
+    "read_trace": "trainsim.measured.reading:read_trace",
     "replay": "trainsim.replaying:replay",
     "run_jobs": "trainsim.jobs.running:run_jobs",
     "sweep": "trainsim.study.sweep:sweep",
@@ -86,6 +88,7 @@ __all__ = [
     "model",
     "plan",
     "plan_chart",
+    "read_trace",
     "replay",
     "run_jobs",
     "samples",

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from trainsim.analysis.breakdown import Ledger, StageWait, breakdown, ledger, waiting
-from trainsim.analysis.bubble import Bubble, bubble, fraction, period, step_ends
 from trainsim.analysis.communication import Traffic, communication
-from trainsim.analysis.critical import CriticalPath, critical_path
 from trainsim.analysis.expectation import Expectation, Facts, contention, difference, expectation, slow_things
 from trainsim.analysis.hops import Hops
-from trainsim.analysis.lanes import Lanes
+from trainsim.analysis.lanes import Ints
 from trainsim.analysis.likely import Range, likely, parts_of
 from trainsim.analysis.links import LinkTraffic
 from trainsim.analysis.memory import NEARLY_FULL, MemoryUse, memory, stores
 from trainsim.analysis.network_faults import NetworkFaults, network_faults, too_late
 from trainsim.analysis.rollout import RolloutUse, rollout_use
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.analysis.throughput import Throughput, throughput
 from trainsim.analysis.training_cost import TrainingCost, training_cost
 from trainsim.contracts.job import Delay, Job, Slow
@@ -33,9 +31,9 @@ UNEXPLAINED = 0.10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Analysis:
-    """The numbers of a simulated step, or of several back to back; all but ``duration``, ``trace`` and memory over time
-    are of one step.
+class Analysis(StepAnalysis):
+    """The numbers of a simulated step, or of several back to back: those of its trace, and those that its job adds.
+    All but ``duration``, ``trace`` and memory over time are of one step.
 
     ``scenario`` is the resolved scenario as plain data, ``notes`` are warnings of those who made it. Times in seconds,
     memory in bytes, speeds in FLOP/s.
@@ -59,10 +57,14 @@ class Analysis:
     def name(self) -> str:
         return self.job.name
 
+    @property
+    def pipelines(self) -> Ints:
+        return self.hops.mesh.groups("pp")
+
     @cached_property
     def pipeline(self) -> tuple[int, ...]:
         """One rank per stage: a pipeline that ``what_if`` touches, or else the first."""
-        rows = self.hops.mesh.groups("pp")
+        rows = self.pipelines
         touched = [
             r
             for w in self.job.what_if
@@ -70,43 +72,6 @@ class Analysis:
         ]
         row = next((row for row in rows if touched and touched[0] in row), rows[0])
         return tuple(row.tolist())
-
-    # what came out
-
-    @cached_property
-    def lanes(self) -> Lanes:
-        """The folded trace as columns: what all analyses read."""
-        return Lanes(trace=self.trace)
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        """Exposed seconds of each class of ranks."""
-        return ledger(self.lanes)
-
-    @property
-    def steps(self) -> int:
-        """How many steps were run back to back."""
-        return self.lanes.steps
-
-    @property
-    def duration(self) -> float:
-        """Seconds that all steps took together."""
-        return self.lanes.duration
-
-    @cached_property
-    def step_time(self) -> float:
-        """Seconds of a step: of several, their mean, the first and the last included."""
-        return self.lanes.step
-
-    @property
-    def step_ends(self) -> tuple[float, ...]:
-        """Seconds at which each of several steps is over; nothing for a single one."""
-        return tuple(step_ends(self.lanes).tolist()) if self.steps > 1 else ()
-
-    @property
-    def period(self) -> float | None:
-        """Seconds from the end of a step to that of the next when several run back to back; None for a single one."""
-        return period(self.lanes)
 
     @cached_property
     def likely(self) -> Range | None:
@@ -146,37 +111,12 @@ class Analysis:
         return self.throughput.mfu
 
     @property
-    def hfu(self) -> float:
-        return self.throughput.hfu
-
-    @cached_property
-    def bubble(self) -> Bubble:
-        return bubble(self.lanes, self.hops.mesh.groups("pp"))
-
-    @cached_property
-    def bubble_fraction(self) -> float:
-        """``bubble.fraction``, without the rest of the bubble."""
-        return fraction(self.lanes, self.hops.mesh.groups("pp"))
-
-    @cached_property
-    def breakdown(self) -> dict[str, float]:
-        """Exposed seconds of the mean rank; they sum to the step exactly."""
-        return breakdown(self.lanes, self.ledger)
-
-    @cached_property
-    def breakdown_per_stage(self) -> tuple[dict[str, float], ...]:
-        """The same for the mean rank of each stage."""
-        return tuple(breakdown(self.lanes, self.ledger, stage=s) for s in range(self.lanes.stages))
-
-    @cached_property
-    def waiting(self) -> dict[str, float]:
-        """Of each row of the breakdown the seconds in which peers were late; of ``bubble`` those at the step's end."""
-        return waiting(self.lanes, self.ledger)
+    def rates(self) -> Mapping[str, float]:
+        return {"mfu": self.mfu}
 
     @property
-    def waits(self) -> tuple[StageWait, ...]:
-        """Which stage waits for what, and how long."""
-        return self.ledger.waits
+    def hfu(self) -> float:
+        return self.throughput.hfu
 
     @cached_property
     def memory(self) -> MemoryUse:
@@ -208,10 +148,6 @@ class Analysis:
     def network_faults(self) -> NetworkFaults | None:
         """What is out of service or flaps in the network, and its cost; None if all is whole. Runs the job again."""
         return network_faults(self.simulation, self.step_time)
-
-    @cached_property
-    def critical_path(self) -> CriticalPath:
-        return critical_path(self.lanes)
 
     @cached_property
     def estimate(self) -> Expectation:

@@ -4,24 +4,19 @@ The registry of readers, and how a file finds its own: each says how sure it is,
 
 from __future__ import annotations
 
-import gzip
-import stat
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainsim.calibration.measurements import Measurements
 from trainsim.errors import ScenarioError
+from trainsim.measured.file import MeasuredFile
 from trainsim.registry import Registry
 
-MOST_BYTES = 1 << 30
-"""Of a file, and of what a packed one holds: a trace of a long profile has some hundred megabytes."""
 LOOKED_AT = 1 << 16
 """Characters at the beginning by which a file is recognised."""
 SURE = 0.2
 """Below, nobody claims to know a file."""
-GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +79,7 @@ def text_of(path: Path) -> MeasuredText:
 
     Raises ScenarioError for what is no file, is too long, or is damaged.
     """
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ScenarioError(f"{path}: cannot be read: it is {'a folder' if path.is_dir() else 'no regular file'}")
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP
-        with gzip.open(path) if packed else path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError, EOFError, zlib.error) as fault:
-        reason = getattr(fault, "strerror", None) or fault
-        raise ScenarioError(f"{path}: cannot be read: {reason}") from None
-    if len(raw) > MOST_BYTES:
-        raise ScenarioError(f"{path}: cannot be read: it is longer than {MOST_BYTES} bytes")
-    return MeasuredText(shown=str(path), text=raw.decode("utf-8-sig", "replace"))
+    text = MeasuredFile(path, b"").text()
+    if not text.whole:
+        raise ScenarioError(f"{path}: cannot be read: it is cut off; copy it again")
+    return MeasuredText(shown=str(path), text=text.text)

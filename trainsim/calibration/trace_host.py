@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from trainsim.calibration.measurements import HostTimes
-from trainsim.calibration.trace_events import Event
+from trainsim.measured.trace_events import Event
 
 RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
 KERNELS = ("kernel",)

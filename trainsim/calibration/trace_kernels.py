@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from trainsim.calibration.measurements import CollectiveSweep, KernelTiming
-from trainsim.calibration.trace_events import Event
 from trainsim.calibration.trace_host import KERNELS
+from trainsim.measured.trace_events import Event
 from trainsim.models.operations import Gemm
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")

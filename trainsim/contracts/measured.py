@@ -67,10 +67,10 @@ def from_spans(
     >>> trace.duration, trace.spans(0, "compute").end.tolist()
     (4.0, [1.0, 4.0])
     """
-    return _TraceReader(columns, messages or {}).trace(stages)
+    return _SpanTable(columns, messages or {}).trace(stages)
 
 
-class _TraceReader:
+class _SpanTable:
     """The columns as arrays, by rank, chain and start; ``first`` says which spans begin a chain."""
 
     def __init__(self, columns: Columns, messages: Mapping[str, Messages]):

@@ -24,7 +24,7 @@ from trainsim.report.windows import few_of
 from trainsim.units import format_time
 
 if TYPE_CHECKING:
-    from trainsim.analysis.analysis import Analysis
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 MOST_EVENTS = 250_000
 """Events of a trace that nobody asked for by ranks: about 33 MB before compression."""
@@ -50,7 +50,7 @@ class Excerpt(NamedTuple):
     words: str = ""
 
 
-def excerpt(analysis: Analysis, events: int | None = None) -> Excerpt:
+def excerpt(analysis: StepAnalysis, events: int | None = None) -> Excerpt:
     """A pipeline, or where it has more than so many *events* (None: MOST_EVENTS) a few of its stages, or
     three, or as much of their time as fits."""
     events = MOST_EVENTS if events is None else events
@@ -75,7 +75,7 @@ def _spans(trace: Trace, rank: int) -> int:
     return sum(int(trace.run_spans.size[trace.rows(number).run].sum()) for number in numbers)
 
 
-def write_chrome(analysis: Analysis, ranks: Sequence[int] | None, path: Path) -> Path:
+def write_chrome(analysis: StepAnalysis, ranks: Sequence[int] | None, path: Path) -> Path:
     """Write every span of *ranks*, or an excerpt that is not too large, to *path*; gzipped if the name ends in ``.gz``,
     quickly and beside the formatting."""
     part = excerpt(analysis) if ranks is None else Excerpt(tuple(ranks), (0.0, np.inf))
@@ -122,10 +122,10 @@ def nanoseconds(seconds: Floats) -> Ints:
     return grid
 
 
-def _document(analysis: Analysis, part: Excerpt) -> Iterator[str]:
+def _document(analysis: StepAnalysis, part: Excerpt) -> Iterator[str]:
     trace, ranks = analysis.trace, part.ranks
     about: dict[str, Any] = {
-        "name": analysis.name, "step_time_s": analysis.step_time, "mfu": analysis.mfu,
+        "name": analysis.name, "step_time_s": analysis.step_time, **analysis.rates,
         "bubble": analysis.bubble.fraction,
     }  # fmt: skip
     about |= {"excerpt": part.words} if part.words else {}
@@ -247,7 +247,7 @@ def _quoted(word: str) -> str:
 
 
 def _arrows(
-    analysis: Analysis, shown: dict[int, int], tracks: dict[int, _Tracks], window: tuple[float, float]
+    analysis: StepAnalysis, shown: dict[int, int], tracks: dict[int, _Tracks], window: tuple[float, float]
 ) -> Iterator[str]:
     """Flow events from a message to the pass that it let start, for ranks that are both shown."""
     lanes, number = analysis.lanes, 0

@@ -18,7 +18,7 @@ from trainsim.contracts.trace import Spans
 from trainsim.report.intervals import Intervals, joined, union, without
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 DATA = ("dp", "replicas", "gather")
 """Chains that carry parameters and gradients between replicas."""
@@ -134,7 +134,7 @@ class DrawnRank:
         return {look: Intervals(spans.start[k], spans.end[k]).clipped(window) for look, k in of.items()}
 
 
-def drawn_ranks(result: Result, ranks: Sequence[int]) -> tuple[DrawnRank, ...]:
+def drawn_ranks(result: StepAnalysis, ranks: Sequence[int]) -> tuple[DrawnRank, ...]:
     """The ranks to draw, in this order."""
     return tuple(DrawnRank(lanes=result.lanes, rank=rank) for rank in ranks)
 

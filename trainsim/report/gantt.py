@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 
 class ChartLayout(NamedTuple):
@@ -43,7 +43,7 @@ ALONE, KERNELS_ALONE = 1.0, 1.5
 
 
 def gantt(
-    result: Result, ranks: Sequence[int] | None, *, steps: int, window: tuple[float, float] | None = None
+    result: StepAnalysis, ranks: Sequence[int] | None, *, steps: int, window: tuple[float, float] | None = None
 ) -> Figure:
     """The first *steps*, or *window* (seconds), of some ranks as a matplotlib figure; nothing is written to disk. None:
     one pipeline, of which a few stages if it has many.
@@ -77,7 +77,7 @@ def gantt(
 
 
 def _windows(
-    result: Result, stages: Sequence[DrawnRank], window: tuple[float, float] | None, steps: int
+    result: StepAnalysis, stages: Sequence[DrawnRank], window: tuple[float, float] | None, steps: int
 ) -> tuple[Panel, ...]:
     if window is None:
         bubble, ends = result.bubble, result.step_ends[:steps]
@@ -99,7 +99,7 @@ def _layout(scenes: Sequence[Scene], everyone: Sequence[DrawnRank], *, some: boo
 
 
 def _overview(
-    axes: Axes, result: Result, everyone: Sequence[DrawnRank], parts: Sequence[Panel], drawn: Sequence[DrawnRank]
+    axes: Axes, result: StepAnalysis, everyone: Sequence[DrawnRank], parts: Sequence[Panel], drawn: Sequence[DrawnRank]
 ) -> None:
     """The whole step of all stages as a strip of pixels, with frames around the windows below."""
     from matplotlib.patches import Rectangle
@@ -130,15 +130,16 @@ def draw_strip(axes: Axes, stages: Sequence[DrawnRank], duration: float) -> None
     axes.grid(visible=False)
 
 
-def _title(figure: Figure, result: Result, layout: ChartLayout) -> str:
+def _title(figure: Figure, result: StepAnalysis, layout: ChartLayout) -> str:
     """Write the head; what has to be said of the letters."""
     bubble = result.bubble
     period = f", period {format_time(result.period)}" if result.period is not None else ""
-    step, mfu = f"step {format_time(result.step_time)}{period}", f"MFU {result.mfu:.1%}"
+    step = f"step {format_time(result.step_time)}{period}"
+    rates = [f"{name.upper()} {value:.1%}" for name, value in result.rates.items()]
     parts = {"warm-up": bubble.warmup_s, "steady": bubble.steady_s, "cool-down": bubble.cooldown_s}
     phases = ", ".join(f"{name} {format_time(value)}" for name, value in parts.items())
     pipeline = len(bubble.per_stage) > 1
-    text = "    ".join([step, f"bubble {bubble.fraction:.1%}", mfu, phases] if pipeline else [step, mfu])
+    text = "    ".join([step, f"bubble {bubble.fraction:.1%}", *rates, phases] if pipeline else [step, *rates])
     y = 1 - 0.2 / layout.height
     name = legible(result.name)
     figure.text(

@@ -10,16 +10,16 @@ from trainsim.report.sections.gantt_chart import drawn
 from trainsim.tables import page as html
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 
-def page(result: Result, picture: bytes | None = None) -> str:
+def page(result: StepAnalysis, picture: bytes | None = None) -> str:
     """The whole report. *picture*: the Gantt chart as PNG, if it has been drawn already."""
     made = {"gantt chart": drawn(picture)} if picture else {}
     return html.page(report(result, PAGE, made), result.name)
 
 
-def card(result: Result) -> str:
+def card(result: StepAnalysis) -> str:
     """What a notebook shows for a result; never raises."""
     try:
         return html.card(report(result, CARD), result.name)

@@ -17,7 +17,7 @@ from trainsim.report.memory_words import peak_words, top_of
 from trainsim.report.style import KEPT, LOOKS, MEMORY
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.analysis import Analysis
 
 COLUMNS = 500
 """Moments of a chart."""
@@ -32,7 +32,7 @@ def _legend(categories: dict[str, None]) -> str:
     return f"<p class='legend'>{inner}</p>"
 
 
-def memory_charts(result: Result) -> str:
+def memory_charts(result: Analysis) -> str:
     """A chart per stage, of at most a few hundred moments each: categories upon each other, the capacity as a line, the
     peak as a mark, forward, backward and optimizer below."""
     use = result.memory
@@ -46,7 +46,7 @@ def memory_charts(result: Result) -> str:
     return "".join(charts) + _legend(seen)
 
 
-def _chart(result: Result, stage: StageMemory, who: DrawnRank, top: float) -> str:
+def _chart(result: Analysis, stage: StageMemory, who: DrawnRank, top: float) -> str:
     end, capacity, usable = result.duration or 1.0, result.memory.capacity, result.memory.usable
     held = stairs(stage, (0.0, end), COLUMNS)
     areas = "".join(_area(edge, end, top) for edge in edges(held))

@@ -13,7 +13,7 @@ from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.analysis import Analysis
 
 SHORT = {
     "weights": "weights", "gradients": "grads", "optimizer": "optim.", "gathered": "gath.", "activations": "activ.",
@@ -23,7 +23,7 @@ SHORT = {
 """Categories as heads of columns, so that all of them go into 80 columns."""
 
 
-def memory_sections(result: Result) -> list[Section]:
+def memory_sections(result: Analysis) -> list[Section]:
     """Whether it fits, two tables with a row per stage, and what is not counted."""
     use = result.memory
     return [
@@ -33,7 +33,7 @@ def memory_sections(result: Result) -> list[Section]:
     ]
 
 
-def _parts(result: Result) -> Table:
+def _parts(result: Analysis) -> Table:
     stages = result.memory.per_stage
     seen = [category for category in CATEGORIES if any(stage.part(category) for stage in stages)]
     return Table(
@@ -47,7 +47,7 @@ def _parts(result: Result) -> Table:
     )
 
 
-def _moments(result: Result) -> Table:
+def _moments(result: Analysis) -> Table:
     use = result.memory
     return Table(
         columns=(
@@ -73,7 +73,7 @@ def _moments(result: Result) -> Table:
     )
 
 
-def memory_data(result: Result) -> dict[str, Any]:
+def memory_data(result: Analysis) -> dict[str, Any]:
     """The same as plain data: ``memory`` of ``result.json``, and the moment of each peak in words."""
     data, stages = memory_dict(result), result.memory.per_stage
     per_stage = [

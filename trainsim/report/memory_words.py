@@ -8,13 +8,13 @@ from trainsim.analysis.memory import MemoryUse, StageMemory, at_peak
 from trainsim.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.analysis import Analysis
 
 CLOSE = 0.45
 """Of the capacity: if no stage holds more, pictures end above what is held and the capacity is outside."""
 
 
-def peak_words(result: Result, stage: StageMemory) -> str:
+def peak_words(result: Analysis, stage: StageMemory) -> str:
     """How much a stage holds at most, when, and what takes most of it."""
     return (
         f"peak {format_bytes(stage.peak)} ({stage.peak / result.memory.capacity:.0%}) at "

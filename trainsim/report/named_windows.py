@@ -12,7 +12,7 @@ from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks, spans_within
 from trainsim.units import BadQuantity, parse_time
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 PASS = re.compile(r"(?P<work>[FBIW])(?P<microbatch>\d{1,9})(?:\.(?P<chunk>\d{1,4}))?(?:/(?P<layer>\d{1,6}))?", re.ASCII)
 AROUND = 0.04
@@ -28,7 +28,7 @@ class NamedWindow(NamedTuple):
     end: float
 
 
-def named_window(result: Result, text: str) -> NamedWindow:
+def named_window(result: StepAnalysis, text: str) -> NamedWindow:
     """The part of a step that *text* names. Raises InvalidPlan for words that name nothing in it."""
     if (found := PASS.fullmatch(text.strip())) is not None:
         return _of_pass(result, text, found)
@@ -39,7 +39,7 @@ def named_window(result: Result, text: str) -> NamedWindow:
         raise InvalidPlan(f"window {text!r} is no part of a step; {FORMS}") from None
 
 
-def _of_pass(result: Result, text: str, found: re.Match[str]) -> NamedWindow:
+def _of_pass(result: StepAnalysis, text: str, found: re.Match[str]) -> NamedWindow:
     anywhere = found["layer"] is not None and found["chunk"] is None  # a layer is on one chunk
     chunk = int(found["chunk"] or 0)
     for actor in drawn_ranks(result, result.pipeline):

@@ -11,10 +11,10 @@ from trainsim.report.drawn_ranks import DrawnRank
 from trainsim.report.side_lanes import Streams, draw_beside, thin_lanes
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 
-def scene(result: Result, stages: Sequence[DrawnRank], window: tuple[float, float], *, detailed: bool) -> Scene:
+def scene(result: StepAnalysis, stages: Sequence[DrawnRank], window: tuple[float, float], *, detailed: bool) -> Scene:
     """What the window shows: passes as boxes, or (*detailed*) every kernel and collective."""
     canvas, rows, y, turns = Canvas(window), list[Row](), 0.0, False
     for actor in stages:

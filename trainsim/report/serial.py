@@ -9,10 +9,10 @@ from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.analysis.memory import CATEGORIES, Store
 
 if TYPE_CHECKING:
-    from trainsim.result.result import Result
+    from trainsim.analysis.analysis import Analysis
 
 
-def result_dict(result: Result) -> dict[str, Any]:
+def result_dict(result: Analysis) -> dict[str, Any]:
     """SI numbers, strings, lists and dictionaries only."""
     speed, cost = result.throughput, result.training_cost
     return {
@@ -53,12 +53,12 @@ def result_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def _communication(result: Result) -> dict[str, Any]:
+def _communication(result: Analysis) -> dict[str, Any]:
     sent = result.communication
     return {kind: {**asdict(traffic), "operations": round(traffic.operations)} for kind, traffic in sent.items()}
 
 
-def link_rows(result: Result) -> list[dict[str, Any]]:
+def link_rows(result: Analysis) -> list[dict[str, Any]]:
     """The busiest link of each kind, the fullest first."""
     keys = ("kind", "name", "equal", "links", "mean", "peak", "nearly_full_s", "bytes")
     return [
@@ -70,7 +70,7 @@ def link_rows(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _network_faults(result: Result) -> dict[str, Any] | None:
+def _network_faults(result: Analysis) -> dict[str, Any] | None:
     found = result.network_faults
     if found is None:
         return None
@@ -78,12 +78,12 @@ def _network_faults(result: Result) -> dict[str, Any] | None:
     return {**asdict(found), "rerouted": list(found.rerouted), "slowed": slowed}
 
 
-def _bubble(result: Result) -> dict[str, Any]:
+def _bubble(result: Analysis) -> dict[str, Any]:
     bubble_fields = asdict(result.bubble)
     return {**bubble_fields, "per_stage": list(bubble_fields["per_stage"]), "stages": list(bubble_fields["stages"])}
 
 
-def memory_dict(result: Result) -> dict[str, Any]:
+def memory_dict(result: Analysis) -> dict[str, Any]:
     """What ``memory`` holds in ``result.json``; bytes."""
     use = result.memory
     return {
@@ -115,7 +115,7 @@ def _store(store: Store) -> dict[str, Any]:
     return {"peak_bytes_per_node": store.peak_per_node, "capacity_bytes": store.capacity, "fits": store.fits}
 
 
-def _estimate(result: Result) -> dict[str, Any]:
+def _estimate(result: Analysis) -> dict[str, Any]:
     expected = result.estimate
     return {
         "step_time_s": expected.seconds,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 HEAD, BETWEEN, FOOT = 0.3, 0.62, 0.55
 TALLEST = 12.0
@@ -30,7 +30,9 @@ MOST = 130
 """Passes of a rank that are drawn one by one."""
 
 
-def stacked(results: Sequence[Result], names: Sequence[str], *, window: tuple[float, float] | None = None) -> Figure:
+def stacked(
+    results: Sequence[StepAnalysis], names: Sequence[str], *, window: tuple[float, float] | None = None
+) -> Figure:
     """One pipeline of each run, from 0 to the end of the longest or in *window* (seconds); a dashed line is its end.
 
     Long steps are drawn as strips of pixels unless a window zooms in. Raises InvalidPlan for an empty window.
@@ -69,11 +71,12 @@ def stacked(results: Sequence[Result], names: Sequence[str], *, window: tuple[fl
     return figure
 
 
-def _end(axes: Axes, result: Result, name: str) -> str:
+def _end(axes: Axes, result: StepAnalysis, name: str) -> str:
     """The end of the run, and its name above the chart; what has to be said of its letters."""
     words = legible(name)
     bubble = result.bubble
-    text = f"step {format_time(result.step_time)}, bubble {bubble.fraction:.1%}, MFU {result.mfu:.1%}"
+    rates = "".join(f", {name.upper()} {value:.1%}" for name, value in result.rates.items())
+    text = f"step {format_time(result.step_time)}, bubble {bubble.fraction:.1%}{rates}"
     axes.axvline(result.duration, color="#111111", linewidth=0.9, linestyle=(0, (4, 3)), zorder=8)
     axes.set_title(
         words.text, loc="left", parse_math=False, fontsize=10, fontweight="bold", color="#222222", pad=4,

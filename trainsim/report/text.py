@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 
-def summary(result: Result) -> Group:
+def summary(result: StepAnalysis) -> Group:
     """Everything that a person wants to know first, as one rich renderable."""
     return rich_sections(report(result, TERMINAL))
 

@@ -11,8 +11,7 @@ from trainsim.errors import InvalidPlan
 from trainsim.report.drawn_ranks import DrawnRank
 
 if TYPE_CHECKING:
-    from trainsim.analysis.analysis import Analysis
-    from trainsim.result.result import Result
+    from trainsim.analysis.step_analysis import StepAnalysis
 
 MOST = 16
 """Stages that a picture has room for; of more, a few are drawn."""
@@ -42,12 +41,12 @@ def checked(window: tuple[float, float], end: float, what: str = "the step") -> 
     return first, last
 
 
-def chosen(result: Result) -> tuple[int, ...]:
+def chosen(result: StepAnalysis) -> tuple[int, ...]:
     """The ranks of a pipeline that a picture shows if nobody asks for some: all of them, or of many stages a few."""
     return result.pipeline if len(result.pipeline) <= MOST else few_of(result)
 
 
-def few_of(result: Analysis) -> tuple[int, ...]:
+def few_of(result: StepAnalysis) -> tuple[int, ...]:
     """Of a pipeline the ranks of the first two stages, the middle one, the last two, and the one that works longest."""
     ranks, busy = result.pipeline, [stage.busy_s for stage in result.bubble.stages]
     last = len(ranks) - 1
@@ -100,7 +99,7 @@ def typical(stage: DrawnRank) -> float:
     return float(np.median(stage.passes.end - stage.passes.start))
 
 
-def detailed(result: Result, stages: Sequence[DrawnRank], start: float, end: float) -> bool:
+def detailed(result: StepAnalysis, stages: Sequence[DrawnRank], start: float, end: float) -> bool:
     """Whether single kernels can be told apart in a window."""
     passes = sum(int(((s.passes.end > start) & (s.passes.start < end)).sum()) for s in stages)
     if passes > DETAILED:

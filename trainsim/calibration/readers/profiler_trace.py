@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from trainsim.calibration.measurements import Measurements
 from trainsim.calibration.reader import MeasuredText, MeasurementReader, register
-from trainsim.calibration.trace_events import trace_of
 from trainsim.calibration.trace_host import KERNELS, host_times
 from trainsim.calibration.trace_kernels import collectives, products
 from trainsim.errors import ScenarioError
+from trainsim.measured.file import FileText
+from trainsim.measured.trace_events import trace_of
 
 
 def load(text: MeasuredText) -> Measurements:
     """Times of the host, products and collectives of a trace. Raises ScenarioError for one without any of them."""
-    trace = trace_of(text)
+    trace = trace_of(text.shown, FileText(text.text, whole=True))
+    if trace.fault:
+        raise ScenarioError(f"{text.shown}: not valid JSON, is it cut off? Export it again: {trace.fault}")
     host = host_times(trace.events, text.shown)
     kernels = products(trace.events, text.shown)
     sweeps = collectives([(text.shown, trace.events)], trace.gpu)

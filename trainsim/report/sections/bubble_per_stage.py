@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import PAGE, TERMINAL, section
 from trainsim.report.style import PARTS
 from trainsim.tables.blocks import Paragraph, Section
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainsim.analysis.bubble import Bubble
-    from trainsim.result.result import Result
 
 APART = (
     "The bubble row above differs: it covers the whole step, waiting at its end included, and leaves out messages in "
@@ -26,8 +26,8 @@ PHASES = "per stage: warm-up ends with its first backward, cool-down begins afte
 """What the phases of a stage are."""
 
 
-@section("pipeline bubble", place=40, shown_by=(TERMINAL, PAGE))
-def bubble_per_stage(result: Result) -> Section | None:
+@section("pipeline bubble", place=40, shown_by=(TERMINAL, PAGE), needs=StepAnalysis)
+def bubble_per_stage(result: StepAnalysis) -> Section | None:
     """The bubble in the definitions that are in use; of each stage when it is idle, and the main cause."""
     bubble = result.bubble
     if len(bubble.per_stage) == 1:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.sections import PAGE, section
 from trainsim.tables.blocks import Paragraph, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 
-if TYPE_CHECKING:
-    from trainsim.result.result import Result
 
-
-@section("closed form", place=80, shown_by=(PAGE,))
-def closed_form(result: Result) -> Section:
+@section("closed form", place=80, shown_by=(PAGE,), needs=Analysis)
+def closed_form(result: Analysis) -> Section:
     """The step in closed form and as simulated, phase by phase."""
     both = result.estimate
     step = both.simulated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import PAGE, section
 from trainsim.report.style import CRITICAL
 from trainsim.tables.blocks import Section
@@ -14,14 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trainsim.analysis.critical import Cause
-    from trainsim.result.result import Result
 
 WORTH = 5e-4
 """Part of the path from which on a kind is worth a line."""
 
 
-@section("critical path", place=70, shown_by=(PAGE,))
-def critical(result: Result) -> Section:
+@section("critical path", place=70, shown_by=(PAGE,), needs=StepAnalysis)
+def critical(result: StepAnalysis) -> Section:
     """The critical path by kind of work."""
     note = "the gapless chain of work and messages that sets the length of the step, by kind"
     return Section("Critical path", (critical_table(result.critical_path.causes, result.step_time),), note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.kinds import TITLES, WAITING
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import CARD, PAGE, TERMINAL, section
 from trainsim.report.style import PARTS
 from trainsim.tables.blocks import Section, Stacked
@@ -14,14 +15,13 @@ from trainsim.tables.table import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainsim.result.result import Result
 
 WORTH = 5e-4
 """Part of the step from which on a wait is worth a line."""
 
 
-@section("exposed time", place=10, shown_by=(TERMINAL, PAGE, CARD))
-def exposed_time(result: Result) -> Section:
+@section("exposed time", place=10, shown_by=(TERMINAL, PAGE, CARD), needs=StepAnalysis)
+def exposed_time(result: StepAnalysis) -> Section:
     """Exposed time of the mean rank: a row per part, and which part of it is waiting."""
     step = result.step_time or 1.0
     table = Table(
@@ -38,7 +38,7 @@ def exposed_time(result: Result) -> Section:
     return Section("Where the time goes", (Stacked(whole), table), "exposed time of the mean rank; adds up to the step")
 
 
-def _rows(result: Result, step: float) -> Iterator[tuple[Cell, ...]]:
+def _rows(result: StepAnalysis, step: float) -> Iterator[tuple[Cell, ...]]:
     for part, value in result.breakdown.items():
         if value > 0:
             yield part, value, value / step, Bar.of(value / step, PARTS[part]), Sign(TITLES[part])

@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import CARD, PAGE, section
 from trainsim.tables.blocks import Picture, Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    from trainsim.result.result import Result
 
-
-@section("gantt chart", place=20, shown_by=(PAGE, CARD))
-def gantt_chart(result: Result) -> Section:
+@section("gantt chart", place=20, shown_by=(PAGE, CARD), needs=StepAnalysis)
+def gantt_chart(result: StepAnalysis) -> Section:
     """The step as it ran."""
-    return drawn(png_of(result.gantt()))
+    from trainsim.report.gantt import gantt
+
+    return drawn(png_of(gantt(result, None, steps=result.steps)))
 
 
 def png_of(figure: MatplotlibFigure) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.analysis import Analysis
 from trainsim.analysis.expectation import AGREES
 from trainsim.analysis.training_cost import in_days
 from trainsim.report.memory_words import short_verdict
@@ -16,16 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trainsim.analysis.training_cost import TrainingCost
-    from trainsim.result.result import Result
 
 
-@section("headline", place=0, shown_by=(TERMINAL, PAGE, CARD))
-def headline(result: Result) -> Section:
+@section("headline", place=0, shown_by=(TERMINAL, PAGE, CARD), needs=Analysis)
+def headline(result: Analysis) -> Section:
     """Step time and the closed form beside it, speed, memory, and what was simulated."""
     return Section(result.name, (Figures(tuple(_figures(result))), Paragraph(f"MFU and HFU: {CONVENTION}", "quiet")))
 
 
-def _figures(result: Result) -> Iterator[Figure]:
+def _figures(result: Analysis) -> Iterator[Figure]:
     speed, use, lanes = result.throughput, result.memory, result.lanes
     yield Figure("step time", format_time(result.step_time), _closed_form(result))
     if (span := result.likely) is not None:
@@ -67,7 +67,7 @@ def _training(whole: TrainingCost) -> Figure:
     return Figure("training", in_days(whole.days), f"{'; '.join(parts)}; steps alone")
 
 
-def _closed_form(result: Result) -> str:
+def _closed_form(result: Analysis) -> str:
     closed = result.estimate
     agrees = abs(closed.difference) < AGREES
     verdict = "agrees" if agrees else f"is {closed.difference:+.1%}: {closed.explanation}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trainsim.analysis.analysis import Analysis
 from trainsim.analysis.links import NEARLY_FULL
 from trainsim.report.link_words import NOTABLE, alike, shares
 from trainsim.report.sections import PAGE, TERMINAL, section
@@ -11,12 +10,9 @@ from trainsim.tables.blocks import Bullets, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 
-if TYPE_CHECKING:
-    from trainsim.result.result import Result
 
-
-@section("full links", place=8, shown_by=(TERMINAL, PAGE))
-def full_links(result: Result) -> Section | None:
+@section("full links", place=8, shown_by=(TERMINAL, PAGE), needs=Analysis)
+def full_links(result: Analysis) -> Section | None:
     """The links of the network that are nearly full for a notable part of the step."""
     step = result.step_time
     lines = tuple(
@@ -27,8 +23,8 @@ def full_links(result: Result) -> Section | None:
     return Section("Nearly full links of the network", (Bullets(lines),)) if lines else None
 
 
-@section("links", place=62, shown_by=(PAGE,))
-def links(result: Result) -> Section | None:
+@section("links", place=62, shown_by=(PAGE,), needs=Analysis)
+def links(result: Analysis) -> Section | None:
     """The busiest link of each kind."""
     rows, step = result.link_traffic.rows, result.step_time
     if not rows:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.memory_page import memory_charts
 from trainsim.report.sections import PAGE, section
 from trainsim.tables.blocks import Markup, Section
 
-if TYPE_CHECKING:
-    from trainsim.result.result import Result
 
-
-@section("memory over time", place=35, shown_by=(PAGE,))
-def memory_over_time(result: Result) -> Section:
+@section("memory over time", place=35, shown_by=(PAGE,), needs=Analysis)
+def memory_over_time(result: Analysis) -> Section:
     """A chart of what the fullest rank of each stage holds."""
     note = "fullest rank of each stage; line: capacity, triangle: peak, strip: forward, backward and optimizer"
     return Section("Memory over time", (Markup(memory_charts(result)),), note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.analysis import Analysis
 from trainsim.analysis.memory import CATEGORIES, StageMemory
 from trainsim.report.memory_words import room, verdicts
 from trainsim.report.sections import PAGE, TERMINAL, section
@@ -15,7 +16,6 @@ from trainsim.units import format_bytes
 
 if TYPE_CHECKING:
     from trainsim.analysis.memory import MemoryUse
-    from trainsim.result.result import Result
 
 LETTERS = {
     "weights": "W", "gradients": "G", "optimizer": "O", "gathered": "g", "activations": "A", "logits": "L",
@@ -24,8 +24,8 @@ LETTERS = {
 """What the bar of memory is written with, so that it reads without colour."""
 
 
-@section("memory", place=30, shown_by=(TERMINAL, PAGE))
-def memory_per_stage(result: Result) -> Section:
+@section("memory", place=30, shown_by=(TERMINAL, PAGE), needs=Analysis)
+def memory_per_stage(result: Analysis) -> Section:
     """Whether it fits, the fullest rank of each stage at its peak, what fills it, and what is not counted."""
     use = result.memory
     table = Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.sections import PAGE, TERMINAL, section
 from trainsim.tables.blocks import Bullets, Section
 from trainsim.tables.cells import Unit
@@ -12,7 +13,6 @@ from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from trainsim.analysis.network_faults import SlowedCollective
-    from trainsim.result.result import Result
 
 MOST_SHOWN = 8
 """Collectives in the table."""
@@ -20,8 +20,8 @@ MOST_RANKS = 4
 """Ranks of a group that are named one by one."""
 
 
-@section("network faults", place=7, shown_by=(TERMINAL, PAGE))
-def network_faults(result: Result) -> Section | None:
+@section("network faults", place=7, shown_by=(TERMINAL, PAGE), needs=Analysis)
+def network_faults(result: Analysis) -> Section | None:
     """The step with and without what is out of service, what was rerouted, and which collectives slow down."""
     found = result.network_faults
     if found is None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.sections import PAGE, section
 from trainsim.tables.blocks import Section, Verbatim
 
-if TYPE_CHECKING:
-    from trainsim.result.result import Result
 
-
-@section("scenario", place=100, shown_by=(PAGE,))
-def resolved_scenario(result: Result) -> Section:
+@section("scenario", place=100, shown_by=(PAGE,), needs=Analysis)
+def resolved_scenario(result: Analysis) -> Section:
     """Every field of the scenario, as YAML."""
     return Section("Scenario", (Verbatim(_yaml(result)),), "resolved")
 
 
-def _yaml(result: Result) -> str:
+def _yaml(result: Analysis) -> str:
     import yaml
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.sections import CARD, PAGE, TERMINAL, section
 from trainsim.tables.blocks import Figure, Figures, Section
 from trainsim.units import format_bytes, format_number_of, format_time
@@ -11,18 +12,16 @@ from trainsim.units import format_bytes, format_number_of, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trainsim.result.result import Result
 
-
-@section("rollout", place=5, shown_by=(TERMINAL, PAGE, CARD))
-def rollout(result: Result) -> Section | None:
+@section("rollout", place=5, shown_by=(TERMINAL, PAGE, CARD), needs=Analysis)
+def rollout(result: Analysis) -> Section | None:
     """Seconds of its parts beside those of training, the sequences that run at once, and their cache."""
     if result.rollout is None:
         return None
     return Section("Rollout", (Figures(tuple(_figures(result))),), "what the step generates before it trains on it")
 
 
-def _figures(result: Result) -> Iterator[Figure]:
+def _figures(result: Analysis) -> Iterator[Figure]:
     use, plan = result.rollout, result.simulation.plan.rollout
     assert use is not None
     assert plan is not None

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from trainsim.analysis.analysis import Analysis
 from trainsim.report.sections import PAGE, section
 from trainsim.tables.blocks import Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 
-if TYPE_CHECKING:
-    from trainsim.result.result import Result
 
-
-@section("communication", place=60, shown_by=(PAGE,))
-def traffic(result: Result) -> Section | None:
+@section("communication", place=60, shown_by=(PAGE,), needs=Analysis)
+def traffic(result: Analysis) -> Section | None:
     """Bytes, operations and time of each kind of communication."""
     some = {kind: kind_traffic for kind, kind_traffic in result.communication.items() if kind_traffic.operations}
     if not some:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainsim.analysis.kinds import PARTS as KINDS_OF
+from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import PAGE, TERMINAL, section
 from trainsim.report.style import PARTS
 from trainsim.tables.blocks import Section
@@ -13,7 +14,6 @@ from trainsim.tables.table import Column, Table
 
 if TYPE_CHECKING:
     from trainsim.analysis.breakdown import StageWait
-    from trainsim.result.result import Result
 
 LONGEST, WORTH = 8, 0.005
 """Waits that are listed, and the part of the step from which on they are."""
@@ -21,8 +21,8 @@ MESSAGES = {"pp-forward": "activations", "pp-backward": "gradients"}
 """What the messages of a pipeline carry, whichever way they go."""
 
 
-@section("waits", place=50, shown_by=(TERMINAL, PAGE))
-def waits(result: Result) -> Section | None:
+@section("waits", place=50, shown_by=(TERMINAL, PAGE), needs=StepAnalysis)
+def waits(result: StepAnalysis) -> Section | None:
     """The longest waits, and who is late."""
     step = result.step_time or 1.0
     some = sorted((wait for wait in result.waits if wait.seconds > WORTH * step), key=lambda wait: -wait.seconds)
