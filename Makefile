@@ -1,4 +1,5 @@
 # make demo   replay BLOOM-176B on 384 GPUs and draw it; needs Python 3.11 or newer and nothing else
+# make docs   the documentation as a site in out/site, every link and anchor of it checked
 # make test   style, types and the fast tests on all cores (it says how long they took); `make slow` for the others
 
 PYTHON ?= python3
@@ -6,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_FLAGS ?= -n auto
 
-.PHONY: demo test slow clean
+.PHONY: demo test slow docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/trainsim run scenarios/bloom_3d.yaml --out out/bloom_3d
@@ -24,6 +25,10 @@ test: $(VENV)/installed-test
 slow: $(VENV)/installed-test
 	$(BIN)/pytest -m slow $(PYTEST_FLAGS)
 
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation: out/site/index.html"
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "trainsim needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
@@ -35,6 +40,10 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'
 	@touch $@ $(VENV)/installed
 
 clean:
