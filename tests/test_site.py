@@ -105,10 +105,12 @@ def test_links_of_a_page_that_moved_still_lead_to_the_same_place() -> None:
         asked.append(path)
         return f"files/{path}"
 
-    text = "[x](../scenarios/hsdp.yaml) [y](sharding.md#fsdp) [z](https://a.b) `[w](../q)` [n](../notebooks/02_sweep.ipynb)"
+    text = (
+        "[x](../scenarios/hsdp.yaml) [y](sharding.md#fsdp) [z](https://a.b) `[w](q)` [n](../notebooks/02_sweep.ipynb)"
+    )
     moved = relinked(text, written="docs/zeropp.md", shown="zeropp.md", add=add)
     assert moved == (
-        "[x](files/scenarios/hsdp.yaml) [y](sharding.md#fsdp) [z](https://a.b) `[w](../q)` [n](notebooks/02_sweep.md)"
+        "[x](files/scenarios/hsdp.yaml) [y](sharding.md#fsdp) [z](https://a.b) `[w](q)` [n](notebooks/02_sweep.md)"
     )
     assert relinked("[v](../README.md)", written="docs/a.md", shown="a.md", add=add) == "[v](index.md)"
     assert asked == ["scenarios/hsdp.yaml"]
