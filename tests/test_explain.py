@@ -270,14 +270,16 @@ def test_bloom_is_explained_in_seconds():
 
 def test_explain_says_what_repairing_a_slow_node_and_a_failed_nic_would_save() -> None:
     """Each repair is a run without that entry alone; mended together they cost what the whole machine takes."""
-    whole = scenario().replace(
-        {"cluster.topology": "dgx_a100", "cluster.nodes": 2, "simulation.detail": "block"}
-    )
+    whole = scenario().replace({"cluster.topology": "dgx_a100", "cluster.nodes": 2, "simulation.detail": "block"})
     slow, fail = {"slow": {"node": 1, "factor": 1.2}}, {"fail": {"nic": "node0.nic0"}}
     broken = explain(whole.replace({"what_if": [slow, fail]}), workers=1, progress=False)
     repairs = {option.title: option for option in broken.options if option.kind == "repair"}
     assert set(repairs) == {"repair node 1", "repair node0.nic0", "repair all 2 parts of what_if"}
-    for title, left in (("repair node 1", [fail]), ("repair node0.nic0", [slow]), ("repair all 2 parts of what_if", [])):
+    for title, left in (
+        ("repair node 1", [fail]),
+        ("repair node0.nic0", [slow]),
+        ("repair all 2 parts of what_if", []),
+    ):
         alone = whole.replace({"what_if": left}).run()
         assert repairs[title].saves == pytest.approx(broken.step - alone.step_time)
     assert repairs["repair node 1"].saves > 0.05 * broken.step

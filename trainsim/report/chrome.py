@@ -34,7 +34,7 @@ Threads = dict[tuple[str, str, int], int]
 """(chain, stream, layer) -> thread; spans that overlap lie in different layers."""
 
 
-class _Tracks(NamedTuple):
+class Tracks(NamedTuple):
     """The threads of a rank, and in which layer each row of each of its chains lies."""
 
     threads: Threads
@@ -130,7 +130,7 @@ def _document(analysis: StepAnalysis, part: Excerpt) -> Iterator[str]:
     }  # fmt: skip
     about |= {"excerpt": part.words} if part.words else {}
     yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
-    tracks = {rank: _tracks(trace, rank) for rank in ranks}
+    tracks = {rank: tracks_of(trace, rank) for rank in ranks}
     heads = []
     for order, rank in enumerate(ranks):
         stage = int(trace.stage[trace.rank_class[rank]])
@@ -143,7 +143,7 @@ def _document(analysis: StepAnalysis, part: Excerpt) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _tracks(trace: Trace, rank: int) -> _Tracks:
+def tracks_of(trace: Trace, rank: int) -> Tracks:
     """Streams of the compute chain first; concurrent chains never share a thread, nor do spans that overlap."""
     keys: dict[tuple[str, str, int], None] = {}
     layers = {}
@@ -154,7 +154,7 @@ def _tracks(trace: Trace, rank: int) -> _Tracks:
             keys |= dict.fromkeys((chain, label.stream, layer) for label in trace.runs[run].labels)
     place = {stream: k for k, stream in enumerate(STREAMS)}
     order = sorted(keys, key=lambda key: (place.get(key[1], len(place)), key[0] != COMPUTE, key))
-    return _Tracks({key: k for k, key in enumerate(order)}, layers)
+    return Tracks({key: k for k, key in enumerate(order)}, layers)
 
 
 def _layers(start: Ints, end: Ints) -> Ints:
@@ -179,8 +179,7 @@ def _names(trace: Trace, threads: Threads, rank: int, name: str, order: int) -> 
         {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": order}},
     ]
     for (chain, stream, layer), thread in threads.items():
-        title = stream if chain == stream else f"{stream} ({_described(trace, chain)})"
-        title += f", {layer + 1}" if layer else ""
+        title = track_title(trace, chain, stream, layer)
         heads += [
             {"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": title}},
             {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": thread, "args": {"sort_index": thread}},
@@ -188,12 +187,14 @@ def _names(trace: Trace, threads: Threads, rank: int, name: str, order: int) -> 
     return heads
 
 
-def _described(trace: Trace, chain: str) -> str:
-    """What a chain is beside the stream of its spans."""
-    return "compute waits" if chain == COMPUTE else trace.title(chain)
+def track_title(trace: Trace, chain: str, stream: str, layer: int) -> str:
+    """What a thread is called: its stream, and what the chain is beside it."""
+    described = "compute waits" if chain == COMPUTE else trace.title(chain)
+    title = stream if chain == stream else f"{stream} ({described})"
+    return title + (f", {layer + 1}" if layer else "")
 
 
-def _chain(trace: Trace, rank: int, chain: str, tracks: _Tracks, window: tuple[float, float]) -> Iterator[str]:
+def _chain(trace: Trace, rank: int, chain: str, tracks: Tracks, window: tuple[float, float]) -> Iterator[str]:
     """The spans of a chain, run by run: the text of a run is made once and filled in by numbers, a row at a time."""
     number = trace.number[int(trace.rank_class[rank]), chain]
     rows, layers = trace.rows(number), tracks.layers[chain]
@@ -247,7 +248,7 @@ def _quoted(word: str) -> str:
 
 
 def _arrows(
-    analysis: StepAnalysis, shown: dict[int, int], tracks: dict[int, _Tracks], window: tuple[float, float]
+    analysis: StepAnalysis, shown: dict[int, int], tracks: dict[int, Tracks], window: tuple[float, float]
 ) -> Iterator[str]:
     """Flow events from a message to the pass that it let start, for ranks that are both shown."""
     lanes, number = analysis.lanes, 0

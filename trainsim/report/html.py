@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from trainsim.report.page.assets import script, style
 from trainsim.report.sections import CARD, PAGE, report
-from trainsim.report.sections.gantt_chart import drawn
+from trainsim.report.sections.timeline import with_picture
 from trainsim.tables import page as html
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 def page(result: StepAnalysis, picture: bytes | None = None) -> str:
     """The whole report. *picture*: the Gantt chart as PNG, if it has been drawn already."""
-    made = {"gantt chart": drawn(picture)} if picture else {}
-    return html.page(report(result, PAGE, made), result.name)
+    made = {"timeline": with_picture(result, picture)} if picture else {}
+    return html.page(report(result, PAGE, made), result.name, script=script(), style=style())
 
 
 def card(result: StepAnalysis) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from trainsim.tables.cells import Bar, Tone
 from trainsim.tables.table import Table
@@ -93,7 +95,22 @@ class Stacked:
     bar: Bar
 
 
-Block = Paragraph | Bullets | Verbatim | Markup | Picture | Figures | Legend | Stacked | Table
+@dataclass(frozen=True, slots=True)
+class Interactive:
+    """A part of a page that a script shows: ``view`` names it, ``data`` (what JSON can hold) is what it shows.
+
+    ``still`` says the same where no script runs: on paper, in a notebook, in a browser that has them switched off. A
+    terminal leaves it out.
+    """
+
+    view: str
+    data: Mapping[str, Any]
+    still: tuple[Still, ...] = ()
+
+
+Still = Paragraph | Bullets | Verbatim | Markup | Picture | Figures | Legend | Stacked | Table
+"""Blocks that show themselves."""
+Block = Still | Interactive
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What the interactive parts of ``report.html`` are made of: columns of data, scripts and styles."""
