@@ -5,29 +5,21 @@ Kernels of a trace with their shapes: products by the operator that asked for th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
 from trainsim.calibration.measurements import CollectiveSweep, KernelTiming
 from trainsim.calibration.trace_host import KERNELS
+from trainsim.measured.collective_records import buffer_of, operation_of_record
 from trainsim.measured.trace_events import Event
 from trainsim.models.operations import Gemm
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
 GEMM = re.compile(r"gemm|cutlass|xmma|nvjet|Cijk_|wgmma", re.IGNORECASE)
 TYPES = {"c10::bfloat16": "bf16", "c10::half": "fp16", "float": "fp32", "c10::float8_e4m3fn": "fp8"}
-COLLECTIVES = {
-    "allreduce": "all_reduce", "all_reduce": "all_reduce",
-    "allgather": "all_gather", "all_gather": "all_gather", "_allgather_base": "all_gather",
-    "allgather_into_tensor_coalesced": "all_gather",
-    "reduce_scatter": "reduce_scatter", "reducescatter": "reduce_scatter", "_reduce_scatter_base": "reduce_scatter",
-    "all_to_all": "all_to_all", "alltoall": "all_to_all", "alltoall_base": "all_to_all", "all_to_allv": "all_to_all",
-    "broadcast": "broadcast",
-}  # fmt: skip
-"""Names in the records of torch.distributed."""
-BYTES = {"float": 4, "int": 4, "bfloat16": 2, "half": 2, "double": 8, "long": 8, "byte": 1, "char": 1, "bool": 1,
-         "float8_e4m3fn": 1, "float8_e5m2": 1}  # fmt: skip
+MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+"""Collectives whose times are fitted."""
 SHORTEST = 20e-6
 """Seconds: shorter kernels say more of the launch than of the product."""
 
@@ -90,20 +82,12 @@ def collectives(traces: Sequence[tuple[str, Sequence[Event]]], gpu: str) -> list
 def _records(events: Sequence[Event]) -> Iterator[tuple[str, int, float, float]]:
     """(Operation, ranks, bytes of NCCL's buffer, seconds) of each collective whose record is whole."""
     for event in events:
-        operation = COLLECTIVES.get(str(event.args.get("Collective name", "")).lower())
-        if event.kind not in KERNELS or operation is None:
+        operation = operation_of_record(event.args.get("Collective name"))
+        if event.kind not in KERNELS or operation not in MEASURED:
             continue
-        ranks, size = event.args.get("Group size"), _buffer(operation, event.args)
+        ranks, size = event.args.get("Group size"), buffer_of(event.args)
         if isinstance(ranks, int) and ranks > 1 and size > 0 and event.seconds > 0:
             yield operation, ranks, size, event.seconds
-
-
-def _buffer(operation: str, args: Mapping[str, Any]) -> float:
-    """Bytes of the buffer: what every rank holds after a gather or before a scatter."""
-    sizes = [args.get(key) for key in ("In msg nelems", "Out msg nelems")]
-    counts = [float(size) for size in sizes if isinstance(size, int | float) and size > 0]
-    kind = str(args.get("dtype", "")).lower()
-    return max(counts, default=0.0) * BYTES.get(kind, 0)
 
 
 def _list(value: object) -> list[Any]:

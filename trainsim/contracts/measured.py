@@ -22,6 +22,8 @@ from trainsim.contracts.trace import Ints, Trace
 from trainsim.errors import InvalidPlan, UnknownName
 
 REQUIRED = ("rank", "chain", "name", "kind", "microbatch", "layer", "start", "end")
+PLAIN = ("name", "kind", "layer", "stream", "payloads")
+"""Columns that say what a label says."""
 WORK_OF = {"forward": "F", "backward": "B", "recompute": "B", "optimizer": "update", "dp": "update"}
 """What a task of the compute chain does that has a span of a kind, where nobody says it."""
 NEAR = 50
@@ -31,8 +33,8 @@ Columns = Mapping[str, Any]
 
 def span_columns(trace: Trace, ranks: Iterable[int] | None = None) -> dict[str, list[Any]]:
     """Every span of *ranks* (None: all) as equally long columns: what ``from_spans`` takes, with ``stream``,
-    ``posted``, ``work`` and ``chunk``; seconds."""
-    out: dict[str, list[Any]] = {name: [] for name in (*REQUIRED, "stream", "posted", "work", "chunk")}
+    ``posted``, ``work``, ``chunk`` and ``payloads``; seconds."""
+    out: dict[str, list[Any]] = {name: [] for name in (*REQUIRED, "stream", "posted", "work", "chunk", "payloads")}
     for rank in range(trace.ranks) if ranks is None else ranks:
         for chain in trace.chain_names(rank):
             number = trace.number[int(trace.rank_class[rank]), chain]
@@ -44,7 +46,7 @@ def span_columns(trace: Trace, ranks: Iterable[int] | None = None) -> dict[str, 
                 "rank": [rank] * len(labels), "chain": [chain] * len(labels), "microbatch": spans.microbatch.tolist(),
                 "posted": spans.posted.tolist(), "start": spans.start.tolist(), "end": spans.end.tolist(),
                 "work": [fact.work for fact in facts], "chunk": [fact.chunk for fact in facts],
-                **{name: [getattr(label, name) for label in labels] for name in ("name", "kind", "layer", "stream")},
+                **{name: [getattr(label, name) for label in labels] for name in PLAIN},
             }  # fmt: skip
             for name, column in columns.items():
                 out[name] += column
@@ -59,8 +61,10 @@ def from_spans(
     *columns* are equally long: ``rank`` (numbered from 0), ``chain`` (``compute`` does the work; *messages* says which
     carry messages), ``name``, ``kind`` (one of KINDS), ``microbatch`` and ``layer`` (-1: none),
     ``start`` and ``end`` in seconds. They may have ``stream`` (else the kind, or ``compute`` for kernels), ``posted``
-    (else the start), ``work`` (a pass of the schedule, or ``update``; else by kind) and ``chunk`` (else 0). *stages*
-    are those of the ranks (else all 0). Raises InvalidPlan for columns that are no spans.
+    (else the start), ``work`` (a pass of the schedule, or ``update``; else by kind), ``chunk`` (else 0),
+    ``payloads`` (what it moves between ranks; else nothing) and ``after`` (the place among the columns of the span that
+    let it start, where times do not tell that; -1: none). *stages* are those of the ranks (else all 0). Raises
+    InvalidPlan for columns that are no spans.
 
     >>> trace = from_spans({"rank": [0, 0], "chain": ["compute"] * 2, "name": ["a", "b"], "kind": ["forward"] * 2,
     ...                     "microbatch": [0, 1], "layer": [0, 0], "start": [5.0, 7.0], "end": [6.0, 9.0]})
@@ -108,7 +112,19 @@ class _SpanTable:
         self.stream = given or [COMPUTE if kind in kernels else kind for kind in self.kind]
         chunk = columns.get("chunk")
         self.chunk = np.zeros(len(order), np.int64) if chunk is None else np.array(chunk, np.int64)[order]
+        payloads = columns.get("payloads")
+        self.payloads = [()] * len(order) if payloads is None else [payloads[k] for k in order.tolist()]
         self.work = list(self._works(columns.get("work"), order))
+        self.after = self._after(columns.get("after"), order)
+
+    def _after(self, given: Any, order: Ints) -> dict[int, int]:
+        """Of spans that say so the one that let them start; places are those of the table."""
+        if given is None:
+            return {}
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        after = np.array(given, np.int64)[order]
+        return {k: int(place[after[k]]) for k in np.flatnonzero(after >= 0).tolist()}
 
     def _works(self, given: Any, order: Ints) -> Iterator[str]:
         """What the task of each span does: as *given*, or in the compute chain as its neighbours of the microbatch."""
@@ -125,9 +141,8 @@ class _SpanTable:
     def trace(self, stages: Sequence[int]) -> Trace:
         """Everything put together."""
         labels: dict[Label, int] = {}
-        for label in map(Label, self.name, self.kind, self.stream, self.layer.tolist()):
-            labels.setdefault(label, len(labels))
-        run = [labels[label] for label in map(Label, self.name, self.kind, self.stream, self.layer.tolist())]
+        each = map(Label, self.name, self.kind, self.stream, self.layer.tolist(), self.payloads)
+        run = [labels.setdefault(label, len(labels)) for label in each]
         heads = np.flatnonzero(self.first).tolist()
         stage = np.array(stages, np.int64) if len(stages) else np.zeros(self.ranks, np.int64)
         causes = Observed(
@@ -135,6 +150,7 @@ class _SpanTable:
             microbatch=self.microbatch, posted=self.posted, start=self.start, end=self.end, first=self.first,
             carriers=frozenset(self.messages),
         ).causes()  # fmt: skip
+        causes = self.after | causes
         facts: dict[TaskFacts, int] = {}
         records, tasks = [], []
         for begin, over in zip(heads, [*heads[1:], len(run)], strict=True):

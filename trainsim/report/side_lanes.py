@@ -58,7 +58,9 @@ class Streams:
             self.columns[chain] = StreamSpans(s.label[of], s.microbatch[of], s.start[of], s.end[of])
             names |= dict.fromkeys(stream[np.unique(s.label[of])].tolist() if len(of) else [])
         self.turns = tuple(turns_of(actor, self.columns[COMPUTE], self.labels))
-        self.names = tuple(sorted((n for n in names if n != "compute"), key=list(COLUMN).index))
+        known = list(COLUMN)
+        place = {name: known.index(name) if name in COLUMN else len(known) for name in names}
+        self.names = tuple(sorted((n for n in names if n != "compute"), key=lambda name: (place[name], name)))
 
     def awaited(self, chain: str, moment: float) -> str:
         """What ends on *chain* at a moment, in short, or the name of the chain."""

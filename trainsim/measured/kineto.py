@@ -1,0 +1,189 @@
+"""Files of the PyTorch profiler as one measured trace: ranks, steps, clocks, and then a chain after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainsim.contracts.groups import Messages
+from trainsim.contracts.measured_trace import MeasuredTrace
+from trainsim.errors import ScenarioError
+from trainsim.measured.activities import EXTENSIONS, GpuActivity, activities_of, rank_of_name
+from trainsim.measured.chains import ChainMaker
+from trainsim.measured.clocks import Clocks, aligned, meetings, shifted
+from trainsim.measured.marked_steps import ChosenSteps, StepMarks, chosen_steps
+from trainsim.measured.passes import passes_of
+from trainsim.measured.process_groups import ProcessGroups
+from trainsim.measured.reader import TraceRequest
+from trainsim.measured.spans import MeasuredSpan, trace_of_spans
+from trainsim.measured.trace_events import NANOSECOND, TraceFile
+from trainsim.units import format_time
+
+MUCH_CUT = 0.001
+"""Part of the step from which on kernels that overlap on one chain are worth a warning."""
+MUCH_APART = 0.01
+"""Part of the step by which ends of one collective may differ."""
+
+
+class ProfiledFile(NamedTuple):
+    """What is kept of a file: activities by rank, steps, what it says of its job, its GPU, and why it ends early."""
+
+    shown: str
+    by_rank: dict[int, list[GpuActivity]]
+    marks: StepMarks
+    distributed: Mapping[str, Any]
+    gpu: str
+    fault: str
+
+
+def profiled(trace: TraceFile) -> ProfiledFile:
+    """What is kept of *trace*."""
+    found = activities_of(trace)
+    return ProfiledFile(trace.shown, found.by_rank, found.marks, trace.distributed, trace.gpu, trace.fault)
+
+
+def measured(files: Sequence[ProfiledFile], request: TraceRequest) -> MeasuredTrace:
+    """One trace of *files*. Raises ScenarioError for two of one rank, and for a step that they do not hold."""
+    by_rank = _ranks(files)
+    chosen = _chosen(files, by_rank, request)
+    inside = {rank: _inside(own, chosen) for rank, own in by_rank.items()}
+    common = list(meetings(inside))
+    clocks = aligned(inside, common)
+    begun = _begun(common, clocks)
+    groups = ProcessGroups(file.distributed for file in files)
+    maker, spans, carriers, cut = ChainMaker(groups, {}), list[MeasuredSpan](), dict[str, Messages](), 0
+    for place, rank in enumerate(sorted(inside)):
+        by = clocks.shift[rank]
+        own = [shifted(activity, by) for activity in inside[rank]]
+        begins = {id(new): begun[id(old)] for new, old in zip(own, inside[rank], strict=True) if id(old) in begun}
+        end = _end(by_rank[rank], inside[rank], chosen) + by
+        maker = ChainMaker(groups, begins)
+        made = maker.chains(place, rank, own, _passes(own), end)
+        spans, carriers, cut = spans + made.spans, carriers | made.carriers, cut + made.cut_ns
+    ranks = tuple(sorted(inside))
+    trace = trace_of_spans(spans, stages=[groups.stage(rank) for rank in ranks], messages=carriers, observed=True)
+    return MeasuredTrace(
+        name=request.name or name_of([file.shown for file in files]),
+        trace=trace,
+        files=tuple(file.shown for file in files),
+        rank_numbers=ranks,
+        part=chosen.part,
+        gpu=next((file.gpu for file in files if file.gpu), ""),
+        marked=chosen.marked,
+        shifts=tuple(clocks.shift[rank] * NANOSECOND for rank in ranks),
+        warnings=(*_faults(files), *_doubts(clocks, len(common), cut * NANOSECOND, trace.duration)),
+    )
+
+
+def name_of(shown: Sequence[str]) -> str:
+    """What files are called together.
+
+    >>> name_of(["runs/step_rank0.json.gz", "runs/step_rank1.json.gz"]), name_of(["runs/trace.json"])
+    ('step_rank0 and 1 more', 'trace')
+    """
+    first = EXTENSIONS.sub("", Path(shown[0]).name)
+    return first if len(shown) == 1 else f"{first} and {len(shown) - 1} more"
+
+
+def _ranks(files: Sequence[ProfiledFile]) -> dict[int, list[GpuActivity]]:
+    """The activities of each rank: what a file says it is, or, where several say the same, what it is called."""
+    owner: dict[int, str] = {}
+    out: dict[int, list[GpuActivity]] = {}
+    for file in files:
+        single = len(file.by_rank) == 1
+        for told, own in file.by_rank.items():
+            rank = told
+            if rank in out and single:
+                called = rank_of_name(file.shown)
+                rank = called if called is not None and called not in out else told
+            if rank in out:
+                raise ScenarioError(
+                    f"{owner[rank]} and {file.shown} are both of rank {rank}; give each rank once, or put its number "
+                    "into the name of its file (rank0.json, rank1.json)"
+                )
+            owner[rank], out[rank] = file.shown, sorted(own, key=lambda one: (one.begin_ns, one.end_ns))
+    return out
+
+
+def _chosen(
+    files: Sequence[ProfiledFile], by_rank: Mapping[int, Sequence[GpuActivity]], request: TraceRequest
+) -> ChosenSteps:
+    lengths: dict[int, list[float]] = {}
+    for file in files:
+        for number, seconds in file.marks.lengths().items():
+            lengths.setdefault(number, []).append(seconds)
+    busy = [{activity.step for activity in own if activity.step >= 0} for own in by_rank.values()]
+    whole = set.intersection(*busy)
+    return chosen_steps({k: sum(v) / len(v) for k, v in lengths.items()}, sorted(whole), request)
+
+
+def _inside(own: Sequence[GpuActivity], chosen: ChosenSteps) -> list[GpuActivity]:
+    return [a for a in own if chosen.numbers is None or a.step in chosen.numbers]
+
+
+def _end(every: Sequence[GpuActivity], inside: Sequence[GpuActivity], chosen: ChosenSteps) -> int:
+    """When the last step of a rank is over: when its next one begins on the GPU; else with what it does last, or as
+    long after its begin as it takes on the host."""
+    last = max(activity.end_ns for activity in inside)
+    if chosen.numbers is None:
+        return last
+    number = chosen.numbers[-1]
+    later = [activity.begin_ns for activity in every if activity.step > number]
+    if later:
+        return max(min(later), last)
+    begin = min(activity.begin_ns for activity in inside if activity.step == number)
+    seconds = next((step.seconds for step in chosen.marked if step.number == number), 0.0)
+    return max(last, begin + round(seconds / NANOSECOND))
+
+
+def _passes(own: Sequence[GpuActivity]) -> list[Any]:
+    """The pass of each activity, step by step."""
+    steps: dict[int, list[int]] = {}
+    for k, activity in enumerate(own):
+        steps.setdefault(activity.step, []).append(k)
+    out: list[Any] = [None] * len(own)
+    first = 0
+    for ordinal, places in enumerate(steps.values()):
+        found = passes_of([own[k] for k in places], first=first, step=ordinal)
+        for k, one in zip(places, found, strict=True):
+            out[k] = one
+        first = 1 + max((one.microbatch for one in found if one.work in ("F", "B")), default=first)
+    return out
+
+
+def _begun(common: Sequence[Any], clocks: Clocks) -> dict[int, int]:
+    """When a collective really began, by the identity of each of its activities: with the last of its ranks, where all
+    of them are here."""
+    out: dict[int, int] = {}
+    for meeting in common:
+        record = meeting[0][1].record
+        members = len(record.ranks) or record.size
+        if members == len(meeting):
+            last = max(activity.begin_ns + clocks.shift[rank] for rank, activity in meeting)
+            out |= {id(activity): last for _, activity in meeting}
+    return out
+
+
+def _faults(files: Sequence[ProfiledFile]) -> list[str]:
+    return [f"{file.shown} ends early ({file.fault}): what comes before is read" for file in files if file.fault]
+
+
+def _doubts(clocks: Clocks, common: int, cut: float, duration: float) -> list[str]:
+    """What to know of clocks and of what was cut."""
+    out = []
+    moved = max((abs(by) for by in clocks.shift.values()), default=0) * NANOSECOND
+    apart = clocks.apart_ns * NANOSECOND
+    if common and moved:
+        out.append(
+            f"Clocks were put right by up to {format_time(moved)}, so that {common} collectives end at once on their "
+            f"ranks; their ends still differ by {format_time(apart)} in the median."
+        )
+    if common and apart > MUCH_APART * duration:
+        out.append("Ends of the same collectives lie far apart: are these files of one run, and of the same step?")
+    if clocks.alone:
+        ranks = ", ".join(map(str, clocks.alone))
+        out.append(f"Ranks {ranks} share no collective with the others: their clocks are as in their files.")
+    if cut > MUCH_CUT * duration:
+        out.append(f"Kernels that overlap on one stream were cut by {format_time(cut)}.")
+    return out
