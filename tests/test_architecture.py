@@ -40,6 +40,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "replaying",
     "report",
     "result",
+    "diagnosis",
     "scenario",
     "jobs",
     "study",
@@ -55,13 +56,23 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
 ]
 LEVEL = {part: level for level, part in enumerate(ORDER)}
 
-LAZY = {"matplotlib", "pandas", "networkx", "rich", "typer", "joblib", "jinja2"}  # inside the functions that use them
+LAZY = {
+    "matplotlib",
+    "pandas",
+    "networkx",
+    "rich",
+    "typer",
+    "joblib",
+    "jinja2",
+    "pyarrow",
+}  # inside the functions that use them
 FOR_SURE = {  # modules that are nothing but a use of the library, themselves imported only where they are used
     "cli/__init__.py": {"typer"},
     "cli/calibrate.py": {"typer"},
     "cli/commands.py": {"typer"},
     "cli/plan.py": {"typer"},
     "cli/compare.py": {"typer"},
+    "cli/diagnose.py": {"typer"},
     "cli/design_options.py": {"typer"},
     "cli/explain.py": {"typer"},
     "cli/export.py": {"typer"},

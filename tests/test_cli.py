@@ -85,7 +85,10 @@ def test_strict_says_no_when_it_does_not_fit(small: str, capsys: pytest.CaptureF
     ("words", "expected"),
     [
         ([], "Usage"),
-        (["sneep", "x"], "run, sweep, plan, compare, explain, memory, validate, import, calibrate, export, list, show"),
+        (
+            ["sneep", "x"],
+            "run, sweep, plan, compare, explain, diagnose, memory, validate, import, calibrate, export, list, show",
+        ),
         (["run"], "SCENARIO"),
         (["run", "nothing.yaml"], "no such file"),
         (["run", "small.yaml", "--fold"], "No such option"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainsim.calibration.calibrating import calibrate as calibrate
     from trainsim.collectives.pattern import collective_time as collective_time
     from trainsim.costs.kernels import kernel_time as kernel_time
+    from trainsim.diagnosis.diagnosing import diagnose as diagnose
     from trainsim.importers.importing import import_config as import_config
     from trainsim.importers.topology.reading import topology as topology
     from trainsim.jobs.running import run_jobs as run_jobs
@@ -53,6 +54,7 @@ _HOME = {
     "collective_time": "trainsim.collectives.pattern:collective_time",
     "kernel_time": "trainsim.costs.kernels:kernel_time",
     "calibrate": "trainsim.calibration.calibrating:calibrate",
+    "diagnose": "trainsim.diagnosis.diagnosing:diagnose",
     "import_config": "trainsim.importers.importing:import_config",
     "schedule": "trainsim.replaying:schedule",
     "compare": "trainsim.study.compare:compare",
@@ -80,6 +82,7 @@ __all__ = [
     "calibrate",
     "collective_time",
     "compare",
+    "diagnose",
     "explain",
     "grid",
     "import_config",

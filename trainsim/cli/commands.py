@@ -9,6 +9,7 @@ import typer
 
 from trainsim.cli.calibrate import calibrate
 from trainsim.cli.compare import compare
+from trainsim.cli.diagnose import diagnose
 from trainsim.cli.examples import epilog
 from trainsim.cli.explain import explain
 from trainsim.cli.export import export_scenario
@@ -57,6 +58,7 @@ app.command(epilog=epilog("sweep"))(sweep)
 app.command(epilog=epilog("plan"))(plan)
 app.command(epilog=epilog("compare"))(compare)
 app.command(epilog=epilog("explain"))(explain)
+app.command(epilog=epilog("diagnose"))(diagnose)
 app.command(epilog=epilog("memory"))(memory)
 app.command(epilog=epilog("validate"))(validate)
 app.command("import", epilog=epilog("import"))(import_files)

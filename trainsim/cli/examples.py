@@ -37,6 +37,11 @@ EXAMPLES = {
         "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",
     ),
     "explain": ("trainsim explain bloom_3d",),
+    "diagnose": (
+        "trainsim diagnose trace-ST.parquet",
+        "trainsim diagnose operations.csv --meta job.yaml --out diagnosis",
+        "trainsim diagnose trace-ST.parquet --json",
+    ),
     "memory": (
         "trainsim memory config.json",
         "trainsim memory llama-3-8b --cards rtx-4090,a100-sxm4-80gb --gpus 1,2,4",

@@ -1,0 +1,80 @@
+"""Communication that takes longer than is usual for its type: a slow link, or traffic of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from trainsim.diagnosis.causes import FoundCause, causes
+from trainsim.diagnosis.evidence import Evidence
+from trainsim.diagnosis.job_replay import Selection, types
+from trainsim.diagnosis.operations import COMPUTE_TYPES, JOINT_NAMES, MESSAGE_TYPES, TYPES
+from trainsim.diagnosis.structure import StepStructure
+from trainsim.diagnosis.thresholds import threshold
+from trainsim.diagnosis.words import slower, workers_named
+from trainsim.units import format_time
+
+KIND = "slow network"
+
+
+class Route(NamedTuple):
+    """A name of communications, and the workers between which they take place."""
+
+    name: str
+    workers: tuple[int, ...]
+
+
+@causes.register(KIND)
+def slow_network(evidence: Evidence) -> FoundCause | None:
+    """What is gained if all communication takes its usual time, and where most of that is lost."""
+    replay = evidence.replay
+    communications = types(*(name for name in TYPES if name not in COMPUTE_TYPES))
+    saved = replay.step - replay.without(communications)
+    if saved <= 0:
+        return None
+    names = sorted({JOINT_NAMES.get(name, name) for name in replay.usual if name not in COMPUTE_TYPES})
+    worst = max(names, key=lambda name: replay.only(types(*_types(name))))
+    route, ratio, seconds, usual = _worst_route(evidence, worst)
+    if ratio < threshold("slower_link"):
+        return FoundCause(
+            kind=KIND, saved=saved,
+            sentence=f"communication takes longer now and then, {worst} above all, on no pair of workers in particular",
+            suggestions=("look for other traffic on the network at that time, and for links with errors",),
+        )  # fmt: skip
+    where = workers_named(evidence.workers, route.workers)
+    return FoundCause(
+        kind=KIND, saved=saved,
+        sentence=f"the network is slow: {worst} between {where} takes {format_time(seconds)}, {slower(ratio)} "
+        f"the usual {format_time(usual)}",
+        suggestions=(f"test the links between {where}: a NIC at a lower rate, a cable with errors, a busy switch",),
+    )  # fmt: skip
+
+
+def _types(name: str) -> list[str]:
+    return [kind for kind in TYPES if JOINT_NAMES.get(kind, kind) == name]
+
+
+def _worst_route(evidence: Evidence, name: str) -> tuple[Route, float, float, float]:
+    """Of communications called *name* the route that loses most: it, its mean over the usual time, both in seconds."""
+    total: dict[Route, tuple[float, int]] = {}
+    for part, own in zip(evidence.replay.parts, evidence.replay.own, strict=True):
+        for route, operations in _routes(part.structure, name, types(*_types(name))):
+            seconds, count = total.get(route, (0.0, 0))
+            total[route] = seconds + float(own[operations].sum()), count + own[operations].size
+    usual = float(np.mean([evidence.replay.usual[kind] for kind in _types(name) if kind in evidence.replay.usual]))
+    route = max(total, key=lambda some: total[some][0] - usual * total[some][1])
+    mean = total[route][0] / total[route][1]
+    return route, mean / usual if usual else np.inf, mean, usual
+
+
+def _routes(structure: StepStructure, name: str, meant: Selection) -> Iterator[tuple[Route, list[int]]]:
+    """The operations of each meeting, by the workers that take part."""
+    by_meeting: dict[int, list[int]] = {}
+    for k in np.flatnonzero(meant(structure)).tolist():
+        by_meeting.setdefault(int(structure.meeting[k]), []).append(k)
+    real = set(MESSAGE_TYPES)
+    for operations in by_meeting.values():
+        if len(operations) > 1 or TYPES[structure.type[operations[0]]] not in real:
+            yield Route(name, tuple(sorted(structure.worker[operations].tolist()))), operations

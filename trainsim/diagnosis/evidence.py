@@ -1,0 +1,162 @@
+"""What causes are judged by: what each worker usually takes, and how far single passes are off that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from trainsim.diagnosis.alike import AlikeSteps
+from trainsim.diagnosis.job_replay import Durations, JobReplay
+from trainsim.diagnosis.operations import BACKWARD, FORWARD, NUMBER, Floats, Ints
+
+DIRECTIONS = (NUMBER[FORWARD], NUMBER[BACKWARD])
+"""The types of passes: rows 0 and 1 of everything that is kept by direction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is derived from the replay of a job, each thing once."""
+
+    replay: JobReplay
+
+    @property
+    def workers(self) -> tuple[tuple[int, int, int], ...]:
+        """(dp_rank, lane, stage) of each worker."""
+        return self.replay.table.workers
+
+    @cached_property
+    def stage(self) -> Ints:
+        """The stage of each worker."""
+        return np.array(self.workers, np.int64)[:, 2]
+
+    @cached_property
+    def worker_passes(self) -> Floats:
+        """Mean seconds of a forward (row 0) and backward of each worker; NaN where it has none."""
+        total, count = np.zeros((2, 2, len(self.workers)))
+        for part, own in zip(self.replay.parts, self.replay.own, strict=True):
+            for row, number in enumerate(DIRECTIONS):
+                which = part.structure.type == number
+                np.add.at(total[row], part.structure.worker[which], own[which].sum(axis=1))
+                np.add.at(count[row], part.structure.worker[which], float(own.shape[1]))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean: Floats = total / count
+        return mean
+
+    @cached_property
+    def stage_passes(self) -> Floats:
+        """The same of each stage: the median of its workers, so that one slow worker does not matter."""
+        stages = range(self.replay.table.shape.pp)
+        columns = [_median(self.worker_passes[:, self.stage == stage]) for stage in stages]
+        return np.stack(columns, axis=1)
+
+    def scaled(self, factor: Floats) -> Durations:
+        """Own durations with the passes of each worker multiplied: *factor* has a row per direction."""
+        return self._passes(lambda own, row, workers: own * factor[row, workers][:, None])
+
+    @cached_property
+    def steady(self) -> Durations:
+        """Own durations with every pass as long as the mean one of its worker: microbatches and steps are alike."""
+        return self._passes(
+            lambda own, row, workers: np.broadcast_to(self.worker_passes[row, workers][:, None], own.shape)
+        )
+
+    def _passes(self, change: Callable[[Floats, int, Ints], Floats]) -> Durations:
+        """Own durations with those of passes put through *change*."""
+        out = []
+        for part, own in zip(self.replay.parts, self.replay.own, strict=True):
+            changed = own.copy()
+            for row, number in enumerate(DIRECTIONS):
+                which = part.structure.type == number
+                changed[which] = change(own[which], row, part.structure.worker[which])
+            out.append(changed)
+        return tuple(out)
+
+    @cached_property
+    def off(self) -> Floats:
+        """Rows forward, backward, stage, and number of the input (replica, microbatch, step) of every pass that has
+        both: how many times as long as usual for its worker and chunk they took."""
+        columns = [_off(part, own) for part, own in zip(self.replay.parts, self.replay.own, strict=True)]
+        first = 0.0
+        for some in columns:
+            some[3] += first
+            first = some[3].max(initial=first - 1) + 1
+        return np.concatenate(columns, axis=1)
+
+    @cached_property
+    def directions_together(self) -> float:
+        """Correlation of forward and backward of the same pass."""
+        return correlation(self.off[0], self.off[1])
+
+    @cached_property
+    def stages_together(self) -> float:
+        """Correlation of a pass with those of the same input on the other stages; NaN where there is one stage."""
+        both = self.off[:2].mean(axis=0)
+        inputs = self.off[3].astype(np.int64)
+        total = np.bincount(inputs, both)
+        count = np.bincount(inputs)
+        many = count[inputs] > 1
+        if not many.any():
+            return float("nan")
+        others = (total[inputs] - both)[many] / (count[inputs] - 1)[many]
+        return correlation(both[many], others)
+
+    @cached_property
+    def delays(self) -> Mapping[int, Floats]:
+        """Mean launch delay of each worker in a step, seconds, by type of operation."""
+        table, out = self.replay.table, dict[int, Floats]()
+        for part in self.replay.parts:
+            started, ended = table.start[part.rows], table.end[part.rows]
+            late = np.maximum(started - part.solver.ready(ended), 0.0).sum(axis=1) / len(self.replay.steps)
+            for number in np.unique(part.structure.type).tolist():
+                which = part.structure.type == number
+                of_type = out.setdefault(number, np.zeros(len(self.workers)))
+                np.add.at(of_type, part.structure.worker[which], late[which])
+        return out
+
+
+def correlation(a: Floats, b: Floats) -> float:
+    """Pearson's; 0 where one of them does not vary.
+
+    >>> correlation(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])), correlation(np.ones(3), np.ones(3))
+    (1.0, 0.0)
+    """
+    if len(a) < 2 or a.std() == 0 or b.std() == 0:
+        return 0.0
+    return round(float(np.corrcoef(a, b)[0, 1]), 12)
+
+
+def _median(values: Floats) -> Floats:
+    known = values[:, ~np.isnan(values).any(axis=0)]
+    middle: Floats = np.median(known, axis=1) if known.size else np.full(len(values), np.nan)
+    return middle
+
+
+def _off(part: AlikeSteps, own: Floats) -> Floats:
+    """The rows of ``Evidence.off`` for steps of one structure."""
+    structure = part.structure
+    columns = zip(structure.worker.tolist(), structure.type.tolist(), structure.model_chunk.tolist(),
+                  structure.microbatch.tolist(), strict=True)  # fmt: skip
+    at = {key: k for k, key in enumerate(columns)}
+    pairs = [(k, at[other], *key) for key, k in at.items()
+             if key[1] == DIRECTIONS[0] and (other := (key[0], DIRECTIONS[1], *key[2:])) in at]  # fmt: skip
+    if not pairs:
+        return np.zeros((4, 0))
+    forward, backward, worker, _, chunk, microbatch = np.array(pairs, np.int64).T
+    usual = np.unique(np.stack([worker, chunk]), axis=1, return_inverse=True)[1].reshape(-1)
+    places = np.array(structure.workers, np.int64)[worker]
+    replica = np.unique(np.stack([places[:, 0], places[:, 1], microbatch]), axis=1, return_inverse=True)[1].reshape(-1)
+    steps = own.shape[1]
+    number = replica[:, None] * steps + np.arange(steps)
+    rows = [_over_mean(own[some], usual) for some in (forward, backward)]
+    stage = np.broadcast_to(places[:, 2][:, None], number.shape)
+    return np.stack([row.ravel() for row in (*rows, stage.astype(np.float64), number.astype(np.float64))])
+
+
+def _over_mean(own: Floats, kind: Ints) -> Floats:
+    """Each duration over the mean of its kind."""
+    mean = np.bincount(kind, own.mean(axis=1)) / np.bincount(kind)
+    over: Floats = own / np.where(mean > 0, mean, 1.0)[kind][:, None]
+    return over
