@@ -19,7 +19,7 @@ from trainsim.diagnosis.structure import StepStructure
 from trainsim.errors import InvalidData
 
 
-class Level(NamedTuple):
+class MeetingLevel(NamedTuple):
     """Meetings that nothing but earlier levels let start: what they wait for (those of each from ``begins`` on), and
     their ``operations``, with the meeting of each."""
 
@@ -42,7 +42,7 @@ class StepSolver:
     """The meetings of a structure, level by level. ``waits`` and ``begins``: what each operation waits for itself; the
     place behind the last operation is the beginning of the step."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[MeetingLevel, ...]
     waits: Ints
     begins: Ints
 
@@ -87,12 +87,12 @@ def rounded(durations: Floats) -> Floats:
     return whole
 
 
-def _level(some: Sequence[int], members: Sequence[Sequence[int]], structure: StepStructure) -> Level:
+def _level(some: Sequence[int], members: Sequence[Sequence[int]], structure: StepStructure) -> MeetingLevel:
     size = len(structure)
     waits, begins = _flat([[w for k in members[m] for w in structure.waits[k]] or (size,) for m in some])
     operations = np.array([k for m in some for k in members[m]], np.int64)
     meeting = np.repeat(np.arange(len(some)), [len(members[m]) for m in some])
-    return Level(waits, begins, operations, meeting)
+    return MeetingLevel(waits, begins, operations, meeting)
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:

@@ -53,7 +53,7 @@ STREAMS = {
 """The stream of each type of operation."""
 
 
-class Meeting(NamedTuple):
+class OperationGroup(NamedTuple):
     """Operations that end only after all of them have started: ``place`` tells those of one ``label`` apart."""
 
     label: tuple[str | int, ...]
@@ -84,7 +84,7 @@ class StepStructure:
     streams: tuple[str, ...]
     waits: tuple[tuple[int, ...], ...]
     meeting: Ints
-    meetings: tuple[Meeting, ...]
+    meetings: tuple[OperationGroup, ...]
 
     def __len__(self) -> int:
         return len(self.type)
@@ -141,7 +141,7 @@ class _Building:
         self.chunk, self.model_chunk = columns.chunk.tolist(), columns.model_chunk.tolist()
         self.microbatch = columns.microbatch.tolist()
         self.waits: list[list[int]] = [[] for _ in types]
-        self.meeting: list[Meeting] = [Meeting(("alone",), (k,)) for k in range(len(types))]
+        self.meeting: list[OperationGroup] = [OperationGroup(("alone",), (k,)) for k in range(len(types))]
 
     def add(self, number: int, operations: list[int]) -> None:
         """The operations of one worker, by stream and in the order of each."""
@@ -183,7 +183,7 @@ class _Building:
         between two chunks."""
         if 0 <= source < self.shape.chunks and 0 <= source + way < self.shape.chunks:
             label = "forward" if way > 0 else "backward", source, self.microbatch[its]
-            self.meeting[operation] = Meeting(label, place[:2])
+            self.meeting[operation] = OperationGroup(label, place[:2])
 
     def _matched(
         self, messages: list[int], passes: list[int], place: tuple[int, int, int], neighbour: int
@@ -231,4 +231,4 @@ class _Building:
         where = {GATHER: stage, REDUCE: stage, SEPARATE: stage, EMBEDDING: replica, CLIP: ()}
         for name, others in where.items():
             for turn, k in enumerate(by_type[name]):
-                self.meeting[k] = Meeting((name, turn), others)
+                self.meeting[k] = OperationGroup((name, turn), others)
