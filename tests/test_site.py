@@ -64,7 +64,7 @@ def links(text: str) -> Iterator[str]:
                 yield found["target"]
 
 
-@pytest.mark.parametrize("name", ["links"])
+@pytest.mark.parametrize("name", ["links", "key", "words", "descriptions"])
 def test_examples_of_docstrings(name: str) -> None:
     assert doctest.testmod(import_module(f"website.{name}")).attempted > 0
     assert not doctest.testmod(import_module(f"website.{name}")).failed

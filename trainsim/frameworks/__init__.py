@@ -29,9 +29,9 @@ Bytes = Annotated[float, parse_bytes]
 class KernelSpeeds(NamedTuple):
     """How fast a generation of software runs each kind of kernel, over those that were measured alone."""
 
-    gemm: Annotated[float, SOME] = 1.0
-    attention: Annotated[float, SOME] = 1.0
-    memory_bound: Annotated[float, SOME] = 1.0
+    gemm: Annotated[float, SOME] = 1.0  # matrix products
+    attention: Annotated[float, SOME] = 1.0  # fused attention
+    memory_bound: Annotated[float, SOME] = 1.0  # norms, activations and what else waits for memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class KernelProfile:
     attention: Attention  # the family used when the scenario does not say
     causal_skip: bool  # the attention kernel skips the masked half
     autocast: bool  # 16 bits by torch.autocast over fp32 weights, where the scenario does not say
-    dropout: bool
+    dropout: bool  # it is applied, where the model is trained with it
     bias_kernels: bool  # bias gradients are kernels of their own
     vocab_multiple: int  # the vocabulary is padded to a multiple of this times tp
     fused: Fused  # which memory-bound operations are one kernel each
@@ -49,31 +49,31 @@ class KernelProfile:
     fp8_recipe: Literal["delayed", "tensorwise", "blockwise"]  # how 8 bits are made, where the scenario does not say
     expert_kernels: Literal["grouped", "fused"]  # products of experts alone, or with activation and casts in them
     softmax_passes: float  # traffic of the unfused mask + scale + softmax, in passes of the fused kernel
-    loss_bytes_per_logit: float
+    loss_bytes_per_logit: float  # memory traffic of the loss, forward and backward
     loss_parallel: bool  # the loss works on a cut vocabulary; else logits are gathered over tp before it
     accumulation_fused: bool  # the weight gradient's GEMM adds into the main buffer
     accumulation_bytes_per_parameter: float  # else: traffic of adding a microbatch's gradient to it; 0: assigned
     gradient_copy_bytes_per_parameter: float  # extra traffic per step outside the accumulation
-    optimizer_bytes_per_parameter: float
+    optimizer_bytes_per_parameter: float  # memory traffic of Adam's update; others move their part of it
     variants: dict[str, Variant] = field(default_factory=dict)  # whose memory-bound kernels, by kind; else tuned ones
-    speeds: KernelSpeeds = field(default_factory=KernelSpeeds)
+    speeds: KernelSpeeds = field(default_factory=KernelSpeeds)  # over those that were measured alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProfile:
     """What the host does beside the GPU; times in seconds, found with a ``processor`` of the kind that it names."""
 
-    processor: str
-    seconds_per_operation: Seconds
+    processor: str  # the host on which these times were found; others are faster or slower
+    seconds_per_operation: Seconds  # of the host, to launch a kernel
     operations_forward: int  # kernels that the host launches per layer
-    operations_backward: int
-    operations_per_collective: int
+    operations_backward: int  # the same in the backward pass
+    operations_per_collective: int  # launches that a collective takes as long as
     seconds_per_peer: Seconds  # per rank of a layer's collective: until all are there, in a job over several nodes
     seconds_per_far_peer: Seconds  # the same where the ranks of the collective are on several nodes
     operations_routed: int  # for which the host waits per layer of experts that drop no token; twice as many backward
     blocking: bool  # launches are synchronous: host and GPU time add up
     launch_queue: int  # kernels of a stream that wait for the GPU before a launch does
-    cuda_graph: bool
+    cuda_graph: bool  # the step is captured and replayed, so that nothing is launched
     seconds_per_hook: Seconds  # per trained tensor and backward, where replicas share states
     seconds_per_counted_tensor: Seconds  # per trained tensor that such a hook looks at, which is each of them
     recompute_seconds: Seconds  # saving and restoring the RNG state per recomputed layer
@@ -85,7 +85,7 @@ class CommunicationProfile:
     """What is sent, in which buckets and types, what overlaps, and how well links are used; times in seconds."""
 
     token_dispatcher: str  # how tokens get to experts, where the scenario does not say
-    tp_overlap: Literal["none", "wgrad", "userbuffers", "async"]
+    tp_overlap: Literal["none", "wgrad", "userbuffers", "async"]  # what tensor-parallel collectives run under
     userbuffers_splits: Annotated[int, Bounds(1, 64)]  # of a product whose sums userbuffers scatter meanwhile
     uneven_sequence: Literal["refused", "padded"]  # a sequence that tp does not divide, under sequence parallelism
     zero3_overlap: bool  # the same where parameters are shared too
@@ -107,14 +107,14 @@ class CommunicationProfile:
     p2p_overhead: Seconds  # host synchronisation per blocking message
     p2p_sliced: bool  # activations are cut over TP before they are sent
     network_efficiency: Reached  # part of the NIC's rate that collectives reach with its usual settings
-    p2p_efficiency: Reached
+    p2p_efficiency: Reached  # the same of messages between stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryProfile:
     """What is kept, and what stands beside it; bytes."""
 
-    states: StateLayout
+    states: StateLayout  # weights, gradients and the optimizer's copies
     fixed: Bytes  # bytes of context, kernels and NCCL
     saved: Saved  # what autograd keeps of each kind of operation
     bucket_copy_bytes: float  # of buffers for a bucket's reduction, per element of it
@@ -137,10 +137,10 @@ class Framework:
     compiled: bool | None  # by torch.compile; None: the software brings fused kernels of its own
     family: str  # any | megatron | deepspeed | pytorch | oneflow: whose software it is
     source: str
-    kernels: KernelProfile
-    host: HostProfile
-    communication: CommunicationProfile
-    memory: MemoryProfile
+    kernels: KernelProfile  # which kernels it runs
+    host: HostProfile  # what the host does beside the GPU
+    communication: CommunicationProfile  # what is sent, when, and under what
+    memory: MemoryProfile  # what is kept, and what stands beside it
 
 
 COMPILATION = PACKAGE / "frameworks" / "compilation"

@@ -49,9 +49,9 @@ class Kept:
     640.0
     """
 
-    tensors: float = 0.0
-    fp32: float = 0.0
-    rows: float = 0.0
+    tensors: float = 0.0  # tensors in the type of the activations
+    fp32: float = 0.0  # tensors in fp32
+    rows: float = 0.0  # fp32 numbers per row
 
     def nbytes(self, elements: float, *, element: int, rows: float = 0.0) -> float:
         """Bytes for a tensor of *elements* in *rows*, where an activation's element has *element* bytes."""
@@ -62,9 +62,9 @@ class Kept:
 class Logits:
     """Bytes per logit: kept until backward, and on top of it for a while in the forward and backward of the loss."""
 
-    kept: float
-    forward: float
-    backward: float
+    kept: float  # until the backward pass
+    forward: float  # on top of it, while the loss is made
+    backward: float  # on top of it, while its gradient is made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +74,16 @@ class Saved:
     ``expanded_heads``: unfused attention repeats grouped keys and values for every query head, in memory.
     """
 
-    layernorm: Kept
-    rmsnorm: Kept
-    rmsnorm1p: Kept
-    gelu: Kept
-    gelu_tanh: Kept
-    relu: Kept
-    gated: Kept
-    softmax: Kept
-    fused_attention: Kept
-    logits: Logits
+    layernorm: Kept  # of a LayerNorm
+    rmsnorm: Kept  # of an RMSNorm
+    rmsnorm1p: Kept  # of one that scales by 1 + weight
+    gelu: Kept  # of a GELU
+    gelu_tanh: Kept  # of its approximation
+    relu: Kept  # of a ReLU
+    gated: Kept  # of a gated activation: SwiGLU, GeGLU
+    softmax: Kept  # of unfused attention
+    fused_attention: Kept  # of a fused attention kernel, beside its inputs and output
+    logits: Logits  # of the loss, per logit
     expanded_heads: bool = False
 
     def of(self, kind: str) -> Kept:

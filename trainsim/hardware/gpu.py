@@ -50,18 +50,18 @@ class GPU:
     """
 
     name: str
-    flops: dict[str, Annotated[float, parse_flops, SOME]] = field(hash=False)  # dense peak by precision, FLOP/s
-    memory: Annotated[float, parse_bytes, SOME]  # bytes
-    usable_memory: Annotated[float, parse_bytes, SOME]  # bytes
-    memory_bandwidth: Annotated[float, parse_bandwidth, SOME]  # bytes/s
-    sms: Annotated[int, Bounds(1)]
-    nvlink_bandwidth: Annotated[float, parse_bandwidth]  # bytes/s per direction; 0: none
+    flops: dict[str, Annotated[float, parse_flops, SOME]] = field(hash=False)  # dense peak by precision
+    memory: Annotated[float, parse_bytes, SOME]  # on the datasheet
+    usable_memory: Annotated[float, parse_bytes, SOME]  # what programs see of it; left out: the usual part
+    memory_bandwidth: Annotated[float, parse_bandwidth, SOME]  # on the datasheet
+    sms: Annotated[int, Bounds(1)]  # streaming multiprocessors, or what takes their place
+    nvlink_bandwidth: Annotated[float, parse_bandwidth]  # of all its NVLinks in one direction; 0: none
     nvls: bool = True  # it lets a switch that can multicast and add up do so (Hopper and later)
     source: str = field(hash=False)
-    kernels: KernelConstants = field(hash=False, repr=False)
-    measured: bool = False
-    tdp: Annotated[float, parse_power] = 0.0  # W
-    power: Annotated[float, parse_power] = 0.0  # W
+    kernels: KernelConstants = field(hash=False, repr=False)  # a set of kernel constants
+    measured: bool = False  # its kernels were measured on this very GPU
+    tdp: Annotated[float, parse_power] = 0.0  # of the board; 0: nobody says
+    power: Annotated[float, parse_power] = 0.0  # the limit that it runs under; left out: the TDP
 
     @property
     def clock(self) -> float:

@@ -76,17 +76,17 @@ class AttentionCurves:
 class GemmConstants:
     """Model of a matrix product: tiles in waves, against memory traffic, joined by a fourth-power sum."""
 
-    overhead: float
-    tiles: tuple[Tile, ...]
+    overhead: float  # seconds of every product
+    tiles: tuple[Tile, ...]  # output blocks, each with the part of the peak that a full wave of it reaches
     fill: float  # depth k that filling the pipeline of a tile costs
     wave_sharpness: float  # 0: last waves cost a whole wave; 1: only their share
-    memory_efficiency: float
+    memory_efficiency: float  # part of the memory bandwidth that a product reaches
     split_k: float  # a weight gradient may be split over this many blocks ...
     split_k_depth: float  # ... of at least this depth
     layout: dict[str, float]  # speed by role
     grouped_overhead: float  # of each expert's product in a grouped kernel
     misaligned: dict[str, float]  # speed where a contiguous size is no multiple of ``alignment``
-    alignment: int
+    alignment: int  # elements
     transposed_copies: bool  # 8-bit operands are read along one dimension only: casts write a copy for each
     speedup: dict[str, float]  # achieved over 16 bits, by precision
     speed: Annotated[float, SOME]  # alone, over what the tiles say: of a GPU that goes by another's
@@ -96,11 +96,11 @@ class GemmConstants:
 class AttentionConstants:
     """Curves by kernel, and how long the longest block of queries takes where there are few of them."""
 
-    curves: dict[str, AttentionCurves]
+    curves: dict[str, AttentionCurves]  # by kernel and head size
     fallback: str  # its curves stand in for a kernel that nobody measured here
     instead: dict[str, str] = field(default_factory=dict)  # stands in for this kernel, in place of the fallback
     absent: dict[str, str] = field(default_factory=dict)  # kernels that do not run here, and what they need
-    query_block: int
+    query_block: int  # queries that a block works on
     block_alone: dict[str, float]  # by direction: a block that has an SM for itself over its share of a full one
     overhead: dict[str, float]  # by direction
 
@@ -123,9 +123,9 @@ class AttentionConstants:
 class Speeds(NamedTuple):
     """How fast each kind of kernel runs, over its speed alone in a short burst."""
 
-    gemm: Annotated[float, SOME]
-    attention: Annotated[float, SOME]
-    memory_bound: Annotated[float, SOME]
+    gemm: Annotated[float, SOME]  # matrix products
+    attention: Annotated[float, SOME]  # fused attention
+    memory_bound: Annotated[float, SOME]  # norms, activations and what else waits for memory
 
     def times(self, other: Speeds) -> Speeds:
         """Both, one on top of the other.
@@ -150,9 +150,9 @@ class KernelConstants:
 
     name: str
     source: str
-    gemm: GemmConstants = field(hash=False)
-    attention: AttentionConstants = field(hash=False)
-    memory_bound: dict[str, Rate] = field(default_factory=dict, hash=False)
+    gemm: GemmConstants = field(hash=False)  # of matrix products
+    attention: AttentionConstants = field(hash=False)  # of attention kernels
+    memory_bound: dict[str, Rate] = field(default_factory=dict, hash=False)  # of norms, activations and the like
     variants: dict[str, dict[str, Rate]] = field(default_factory=dict, hash=False)
     memory_sm_share: float  # SMs that a kernel needs to saturate the memory
     sustained: Speeds

@@ -41,9 +41,9 @@ class Optimizer:
 
     name: str
     source: str
-    matrices: Rule
-    tables: Rule
-    vectors: Rule
+    matrices: Rule  # of the layers
+    tables: Rule  # embeddings and head; left out: as matrices
+    vectors: Rule  # norms and biases; left out: as matrices
     own_types: bool = False
     paged: bool = False
     iterations: int = 0

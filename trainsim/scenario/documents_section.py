@@ -12,10 +12,10 @@ from trainsim.scenario.fields import Length, LengthOrNone, NotNegative, Scenario
 class DocumentsSpec(ScenarioSection):
     """Lengths that follow a distribution: tokens, and the seed by which those of a step are drawn."""
 
-    mean: Length
-    deviation: LengthOrNone = 0
-    distribution: str = "lognormal"
-    seed: NotNegative = 0
+    mean: Length  # mean length of a document
+    deviation: LengthOrNone = 0  # standard deviation of the lengths
+    distribution: str = "lognormal"  # `lognormal`, `normal` or `uniform`
+    seed: NotNegative = 0  # by which the documents of a step are drawn
 
 
 def _kind(value: object) -> str | None:

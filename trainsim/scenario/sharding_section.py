@@ -33,21 +33,21 @@ class OffloadSpec(ScenarioSection):
     under the next step's passes, whose weights are then one step old.
     """
 
-    optimizer: Device = "none"
-    parameters: Device = "none"
-    ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
-    delayed_update: bool = False
-    pipeline_read: bool = False
-    pipeline_write: bool = False
-    buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4
+    optimizer: Device = "none"  # where optimizer states live
+    parameters: Device = "none"  # where parameters live between uses
+    ratio: Annotated[float, Field(gt=0, le=1)] = 1.0  # the part of the optimizer that is not on the GPU (Twin-Flow)
+    delayed_update: bool = False  # the CPU's step runs under the next step's passes
+    pipeline_read: bool = False  # drives are read while the host works
+    pipeline_write: bool = False  # drives are written while the host works
+    buffer_count: Annotated[int, Field(ge=1, le=1024)] = 4  # buffers for what comes from drives
 
 
 class ShardingSpec(ScenarioSection):
     """How replicas share model states; the other keys are the options of the strategies (``sharding_section``)."""
 
-    strategy: str | None = None
-    overlap: bool | None = None
-    offload: OffloadSpec = OffloadSpec()
+    strategy: str | None = None  # what replicas share; left out: zero1, where there are replicas
+    overlap: bool | None = None  # gradients are reduced under the backward pass; left out: the framework's
+    offload: OffloadSpec = OffloadSpec()  # what lives in host memory or on drives
 
     @property
     def options(self) -> dict[str, Any]:

@@ -17,12 +17,12 @@ class SlowSpec(ScenarioSection):
     ``node3.nic0``), the bandwidth is ``factor`` of what it was: 0.5 is half.
     """
 
-    factor: Factor
-    node: NotNegative | None = None
-    gpu: str | NotNegative | None = None
-    rank: NotNegative | None = None
-    link: str | None = None
-    nic: str | None = None
+    factor: Factor  # of kernels: the time over what it was; of links: the bandwidth over what it was
+    node: NotNegative | None = None  # all GPUs of a node
+    gpu: str | NotNegative | None = None  # a GPU by name (`node3.gpu2`) or number
+    rank: NotNegative | None = None  # a rank
+    link: str | None = None  # a link, or all links of a device
+    nic: str | None = None  # a NIC
 
     @model_validator(mode="after")
     def _one_target(self) -> SlowSpec:
@@ -35,13 +35,13 @@ class FailSpec(ScenarioSection):
     """Something of the network that is out of service the whole time: a ``nic`` or its cable (``link``), so many more
     uplinks (``count``) of the leaf or pod called ``uplink``, a ``leaf``, a ``rail`` (a number) or a ``spine``."""
 
-    nic: str | None = None
-    link: str | None = None
-    uplink: str | None = None
-    count: NotNegative = 1
-    leaf: str | None = None
-    rail: NotNegative | None = None
-    spine: str | None = None
+    nic: str | None = None  # a NIC
+    link: str | None = None  # a cable of a NIC, or of a leaf with ecmp
+    uplink: str | None = None  # uplinks of this leaf or pod
+    count: NotNegative = 1  # how many more of them
+    leaf: str | None = None  # a leaf, with all NICs on it
+    rail: NotNegative | None = None  # this NIC of every node
+    spine: str | None = None  # a spine
 
     @model_validator(mode="after")
     def _one_target(self) -> FailSpec:
@@ -56,11 +56,12 @@ class FlapSpec(ScenarioSection):
     """A ``link`` or a ``nic`` with a part of its bandwidth (``factor``; 0: nothing gets through) for some time of the
     run: ``from`` and ``until`` are seconds after it began."""
 
-    link: str | None = None
-    nic: str | None = None
-    since: Seconds = Field(alias="from")
-    until: Seconds
+    link: str | None = None  # a link, or all links of a device
+    nic: str | None = None  # a NIC
+    since: Seconds = Field(alias="from")  # when it begins, after the run began
+    until: Seconds  # when it is over
     factor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """The part of the bandwidth that is left; 0: nothing gets through."""
 
     @model_validator(mode="after")
     def _one_target(self) -> FlapSpec:
@@ -80,26 +81,26 @@ class FlapSpec(ScenarioSection):
 class DelaySpec(ScenarioSection):
     """One rank loses time once in the step, before its first work of the kind ``at``."""
 
-    rank: NotNegative
-    at: Literal["forward", "backward", "optimizer"] = "forward"
-    seconds: Seconds
+    rank: NotNegative  # who loses time
+    at: Literal["forward", "backward", "optimizer"] = "forward"  # before its first work of this kind
+    seconds: Seconds  # how much
 
 
 class SkipSpec(ScenarioSection):
     """Gradients overflow in one of the steps: its update and the gather of parameters are left out."""
 
-    step: NotNegative
+    step: NotNegative  # the step whose gradients overflow, from 0
 
 
 class WhatIfSpec(ScenarioSection):
     """One perturbation. ``jitter`` of one thing cannot be simulated."""
 
-    slow: SlowSpec | None = None
-    delay: DelaySpec | None = None
-    skip: SkipSpec | None = None
-    jitter: Any = None
-    fail: FailSpec | None = None
-    flap: FlapSpec | None = None
+    slow: SlowSpec | None = None  # something is slower than the rest
+    delay: DelaySpec | None = None  # a rank loses time once
+    skip: SkipSpec | None = None  # an update is left out
+    jitter: Any = None  # refused: `simulation.jitter` draws at random
+    fail: FailSpec | None = None  # something of the network is out of service
+    flap: FlapSpec | None = None  # a link is slower or gone for a while
 
     @model_validator(mode="after")
     def _one_kind(self) -> WhatIfSpec:
