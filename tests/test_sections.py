@@ -16,7 +16,7 @@ from tests.traces import Shape
 from trainsim.report.compared import comparison, side_by_side
 from trainsim.report.memory_table import memory_sections
 from trainsim.report.sections import CARD, PAGE, TERMINAL, report, sections
-from trainsim.tables.blocks import Markup, Picture, Section
+from trainsim.tables.blocks import Block, Interactive, Markup, Picture, Section
 from trainsim.tables.page import card
 from trainsim.tables.table import Table
 
@@ -69,12 +69,18 @@ def test_every_line_fits(name: str, width: int) -> None:
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_page_says_the_same_numbers_as_a_terminal(name: str) -> None:
     for section in BUILDERS[name]():
-        tables = [block for block in section.blocks if isinstance(block, Table)]
+        tables = [block for block in every_block(section) if isinstance(block, Table)]
         text = " ".join(printed(Section(section.title, tuple(map(uncut, tables))), 400).split())
         cells = [" ".join(cell.split()) for row in html_cells(card([section])) for cell in row if cell]
         assert all(cell in text for cell in cells)
         filled = (row for table in tables for row in table.filled().texts)
         assert cells == [" ".join(cell.split()) for row in filled for cell in row if cell]
+
+
+def every_block(section: Section) -> list[Block]:
+    """The blocks of a section, and what stands for its interactive ones where no script runs."""
+    still = [part for block in section.blocks if isinstance(block, Interactive) for part in block.still]
+    return [*section.blocks, *still]
 
 
 def uncut(table: Table) -> Table:
@@ -90,7 +96,8 @@ def test_a_section_is_shown_to_somebody_and_only_a_page_has_pictures(name: str) 
     assert entry.shown_by <= {TERMINAL, PAGE, CARD}
     assert entry.shown_by
     assert entry.build.__doc__
-    pictures = [b for section in built(name) for b in section.blocks if isinstance(b, Markup | Picture)]
+    blocks = [b for section in built(name) for b in section.blocks]
+    pictures = [b for b in blocks if isinstance(b, Markup | Picture | Interactive)]
     assert not pictures or TERMINAL not in entry.shown_by
 
 

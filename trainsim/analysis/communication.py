@@ -93,6 +93,16 @@ def _operations(lanes: Lanes, groups: Groups) -> Counter[tuple[str, float, float
 def _sent(payload: Payload, groups: Groups) -> tuple[float, float]:
     """(Bytes that each rank sends, part of them between nodes)."""
     size, crossing = groups(payload.communicator, payload.operation)
+    return bytes_sent(payload, size), crossing
+
+
+def bytes_sent(payload: Payload, ranks: int) -> float:
+    """Bytes that each of *ranks* sends in an operation.
+
+    >>> from trainsim.contracts.groups import TENSOR
+    >>> bytes_sent(Payload(TENSOR, "all_reduce", 8.0), 4)
+    12.0
+    """
     if payload.operation in WHOLE:
-        return payload.nbytes, crossing
-    return payload.nbytes * WIRE.get(payload.operation, 1.0) * (size - 1) / max(size, 1), crossing
+        return payload.nbytes
+    return payload.nbytes * WIRE.get(payload.operation, 1.0) * (ranks - 1) / max(ranks, 1)

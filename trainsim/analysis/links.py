@@ -91,6 +91,7 @@ class LinkTraffic:
     def __init__(self, lanes: Lanes, network: Network):
         self._lanes, self._network = lanes, network
         self._posted: dict[int, _PostedBytes] = {}
+        self._levels: dict[int, LinkLevel] = {}
 
     @cached_property
     def rows(self) -> tuple[LinkUse, ...]:
@@ -110,6 +111,11 @@ class LinkTraffic:
 
     def level(self, link: int) -> LinkLevel:
         """How full a link is over the whole run, by kind of communication (in the order of COMMUNICATION)."""
+        if link not in self._levels:
+            self._levels[link] = self._level(link)
+        return self._levels[link]
+
+    def _level(self, link: int) -> LinkLevel:
         loads, parts = self._loads, []
         on = np.flatnonzero(loads.link == link)
         for owner in np.unique(loads.owner[on]).tolist():

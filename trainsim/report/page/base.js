@@ -95,9 +95,15 @@ function axisUnit(until) {
   return until >= 1e9 ? { size: 1e9, name: "s" } : until >= 1e6 ? { size: 1e6, name: "ms" } : { size: 1e3, name: "µs" };
 }
 
+const themeColours = new Map();
+document.addEventListener("theme", () => themeColours.clear());
+
 /** The value of a variable of the style sheet, which depends on the theme. */
 function themed(name) {
-  return getComputedStyle(document.querySelector("main")).getPropertyValue(name).trim();
+  if (!themeColours.has(name)) {
+    themeColours.set(name, getComputedStyle(document.querySelector("main")).getPropertyValue(name).trim());
+  }
+  return themeColours.get(name);
 }
 
 /** A canvas that fills the width of its parent; `draw(context, width, height)` in CSS pixels, once a frame at most. */

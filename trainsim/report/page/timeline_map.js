@@ -64,7 +64,7 @@ function dragged(canvas, view) {
     else if (Math.abs(at - begin.at) > view.until / 400) view.show(Math.min(at, begin.at), Math.max(at, begin.at));
   });
   canvas.addEventListener("pointerup", (event) => {
-    if (begin && !begin.moves && Math.abs(timeAt(event) - begin.at) <= view.until / 400) {
+    if (begin && Math.abs(timeAt(event) - begin.at) <= view.until / 400) {
       const half = (begin.until - begin.from) / 2;
       if (begin.until - begin.from < 0.98 * view.until) view.glide(begin.at - half, begin.at + half);
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from trainsim.analysis.analysis import Analysis
 from trainsim.analysis.links import NEARLY_FULL
 from trainsim.report.link_words import NOTABLE, alike, shares
+from trainsim.report.page.areas import link_data
 from trainsim.report.sections import PAGE, TERMINAL, section
-from trainsim.tables.blocks import Bullets, Section
+from trainsim.tables.blocks import Bullets, Interactive, Section
 from trainsim.tables.cells import Unit
 from trainsim.tables.table import Column, Table
 
@@ -46,4 +47,4 @@ def links(result: Analysis) -> Section | None:
         ),
     )
     note = "parts of what transfers reach on the link; alike: links with the same traffic; one direction, one step"
-    return Section("Busiest links", (table,), note)
+    return Section("Busiest links", (table, Interactive("areas", link_data(result))), note)
