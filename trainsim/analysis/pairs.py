@@ -62,19 +62,29 @@ def _bins(network: Network, ranks: int, most: int) -> tuple[tuple[str, ...], Int
 
 def _sent(lanes: Lanes, network: Network) -> Sent:
     """What a rank of each class sends in all of its operations of a kind."""
-    trace, flat = lanes.trace, lanes.trace.run_spans
-    rows = np.zeros((trace.classes, len(trace.runs)))
-    for lane in lanes.all:
-        rows[lane.owner] += np.bincount(lane.run, minlength=len(trace.runs))
-    times = [np.bincount(flat.label, np.repeat(row, flat.size), len(trace.labels)) for row in rows]
-    labels = np.stack(times) if times else np.zeros((0, len(trace.labels)))
+    labels = lanes.trace.labels
+    moving = [k for k, label in enumerate(labels) if label.kind in COMMUNICATION and label.payloads]
+    times = _times(lanes, np.array(moving, np.int64))
     out: Sent = {}
-    for k, label in enumerate(trace.labels):
-        for payload in label.payloads if label.kind in COMMUNICATION else ():
+    for k, often in zip(moving, times.T, strict=True):
+        for payload in labels[k].payloads:
             if network.has(payload.communicator):
-                key = label.kind, payload.communicator.anywhere, payload.operation
-                nbytes = bytes_sent(payload, network.size(payload.communicator))
-                out[key] = out.get(key, np.zeros(trace.classes)) + nbytes * labels[:, k]
+                key = labels[k].kind, payload.communicator.anywhere, payload.operation
+                nbytes = bytes_sent(payload, network.members(payload.communicator).shape[1])
+                out[key] = out.get(key, np.zeros(len(often))) + nbytes * often
+    return out
+
+
+def _times(lanes: Lanes, labels: Ints) -> Floats:
+    """How often a rank of each class has a span of each of *labels* [classes, labels]."""
+    trace, flat = lanes.trace, lanes.trace.run_spans
+    out = np.zeros((trace.classes, len(labels)))
+    chains: list[list[Ints]] = [[] for _ in range(trace.classes)]
+    for lane in lanes.all:
+        chains[lane.owner].append(lane.run)
+    for owner, runs in enumerate(chains):
+        rows = np.bincount(np.concatenate([np.zeros(0, np.int64), *runs]), minlength=len(trace.runs))
+        out[owner] = np.bincount(flat.label, np.repeat(rows, flat.size), len(trace.labels))[labels]
     return out
 
 
