@@ -33,7 +33,8 @@ def written(folder: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "kinds", [("result",), ("gantt",), ("svg",), ("trace",), ("report",), ("report", "result"), tuple(FILES)]
+    "kinds",
+    [("result",), ("gantt",), ("svg",), ("trace",), ("kineto",), ("report",), ("report", "result"), tuple(FILES)],
 )
 def test_only_the_files_that_are_asked_for_are_written(small: str, kinds: tuple[str, ...]) -> None:
     assert status("run", small, "--files", ",".join(kinds)) == 0
@@ -101,7 +102,7 @@ def test_the_order_of_changes_does_not_matter_and_long_names_stay_apart() -> Non
     ("words", "expected"),
     [
         (["--files", "gant"], "'gantt'"),
-        (["--files", ","], "result, gantt, svg, links, trace, report"),
+        (["--files", ","], "result, gantt, svg, links, trace, kineto, report"),
         (["--files", "none,gantt"], "none"),
         (["--no-files", "--out", "x"], "leave out"),
         (["--no-files", "--files", "gantt"], "leave out"),

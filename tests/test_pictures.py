@@ -11,6 +11,7 @@ import pytest
 
 from tests import test_sharding
 from tests.jobs import scenario
+from tests.kineto import spans_in
 from tests.runs import result
 from tests.traces import Shape
 from trainsim.contracts.instructions import KINDS
@@ -476,7 +477,7 @@ def test_a_small_trace_is_whole_and_a_large_one_an_excerpt(deep, small, tmp_path
 def test_the_trace_says_what_it_holds(small, ranks, tmp_path, monkeypatch):
     monkeypatch.setattr(chrome, "MOST_EVENTS", 60)
     document = json.loads(small.to_chrome(tmp_path / "trace.json", ranks=ranks).read_text())
-    spans = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    spans = spans_in(document)
     if ranks:
         assert "excerpt" not in document["otherData"]
         every = sum(len(small.trace.spans(r, c).label) for r in ranks for c in small.trace.chain_names(r))

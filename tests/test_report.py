@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.kineto import spans_in
 from tests.runs import result
 from tests.traces import Shape
 from trainsim.report.text import summary
@@ -75,7 +76,7 @@ def test_comparison_as_text(small):
 def test_the_chrome_trace_has_every_span_and_no_overlap(small, tmp_path):
     path = small.to_chrome(tmp_path / "trace.json.gz")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    spans = [e for e in events if e["ph"] == "X"]
+    spans = spans_in({"traceEvents": events})
     ranks = small.pipeline
     expected = sum(len(small.trace.spans(r, c).label) for r in ranks for c in small.trace.chain_names(r))
     assert len(spans) == expected

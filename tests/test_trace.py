@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.jobs import scenario
+from tests.kineto import assert_nested, spans_in
 from tests.traces import Shape, pipeline
 from trainsim.analysis.breakdown import breakdown, ledger, waiting
 from trainsim.analysis.bubble import bubble
@@ -20,7 +21,7 @@ from trainsim.contracts.measured import REQUIRED, from_spans, span_columns
 from trainsim.contracts.record import Label, Record, Run, TaskFacts, Tasks
 from trainsim.contracts.trace import Trace
 from trainsim.errors import InvalidPlan, TrainsimError
-from trainsim.report.chrome import nanoseconds
+from trainsim.report.trace_tracks import COMPUTE_STREAM, nanoseconds
 from trainsim.schedules import schedules
 from trainsim.sharding import strategies
 
@@ -160,22 +161,15 @@ def test_rows_that_are_asked_for_are_those_of_all():
 
 def events(run, tmp_path):
     text = run.to_chrome(tmp_path / "trace.json").read_text()
-    return [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
+    return spans_in(json.loads(text))
 
 
 def assert_none_cross(run, tmp_path):
-    """Every span is in the file, and as Perfetto reads it (times 1,000, what is behind the point cut off) no two events
-    of a thread overlap."""
-    spans = events(run, tmp_path)
+    """Every span is in the file, and no two of a thread overlap; marks lie around spans or beside them."""
+    document = json.loads(run.to_chrome(tmp_path / "trace.json").read_text())
     written = sum(len(run.trace.spans(r, c).label) for r in run.pipeline for c in run.trace.chain_names(r))
-    assert len(spans) == written
-    threads = {}
-    for e in spans:
-        start, length = int(e["ts"] * 1000.0), int(e["dur"] * 1000.0)
-        assert abs(e["ts"] * 1000.0 - start) < 0.01, "times are whole nanoseconds"
-        threads.setdefault((e["pid"], e["tid"]), []).append((start, start + length))
-    for times in threads.values():
-        assert all(a[1] <= b[0] for a, b in pairwise(sorted(times)))
+    assert len(spans_in(document)) == written
+    assert_nested(document)
 
 
 @pytest.mark.parametrize("name", schedules)
@@ -191,7 +185,7 @@ def test_no_two_events_of_a_thread_cross_with_any_strategy(name, tmp_path):
 
 
 def test_neighbours_touch_on_the_grid_of_the_file(tmp_path):
-    spans = [e for e in events(scenario().run(), tmp_path) if e["pid"] == 0 and e["tid"] == 0]
+    spans = [e for e in events(scenario().run(), tmp_path) if e["pid"] == 0 and e["tid"] == COMPUTE_STREAM]
     spans.sort(key=lambda e: e["ts"])
     grid = [(round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)) for e in spans]
     assert sum(a[1] == b[0] for a, b in pairwise(grid)) > len(grid) / 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -184,6 +184,14 @@ def memory(lanes: Lanes, capacity: float, beside: tuple[Store, Store] | None = N
     top = max(per_stage, key=lambda stage: stage.peak)
     use = MemoryUse(peak=top.peak, capacity=capacity, peak_rank=top.rank, per_stage=per_stage)
     return replace(use, host=beside[0], nvme=beside[1]) if beside else use
+
+
+def held_by(lanes: Lanes, ranks: Iterable[int]) -> Iterator[StageMemory]:
+    """What each of *ranks* holds over the step, whether or not it is the fullest of its stage."""
+    changes_of = _changes(lanes.trace)
+    for rank in ranks:
+        rank_class = int(lanes.trace.rank_class[rank])
+        yield _stage(lanes, rank_class, changes_of[rank_class])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,9 @@ Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Ranks = Annotated[
+    str | None, typer.Option("--ranks", metavar="R,...", help="Whose traces: 0,8,16-23 or all. Default: one pipeline.")
+]
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that pays.")
 ]

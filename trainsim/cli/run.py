@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.jobs import check_without_cost, is_of_several_jobs, run_several
-from trainsim.cli.options import Json, Names, Price, Sets, Tokens, command
+from trainsim.cli.options import Json, Names, Price, Ranks, Sets, Tokens, command
 from trainsim.cli.reading import check_cost, load, tell_if_long, with_cost, words
+from trainsim.cli.trace_ranks import check_ranks, ranks_in
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
 from trainsim.errors import ScenarioError, UnknownName
 
@@ -35,9 +36,11 @@ def run(
         typer.Option(
             "--files",
             metavar="WHAT,...",
-            help="Any of result, gantt, svg, links, trace (or whole-trace), report; or none. Default: not svg, links.",
+            help="Any of result, gantt, svg, links, trace (or whole-trace), kineto (a trace per rank, as the PyTorch "
+            "profiler writes it), report; or none. Default: not svg, links, kineto.",
         ),
     ] = None,
+    ranks: Ranks = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
     as_json: Json = False,
     no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
@@ -50,7 +53,9 @@ def run(
     A file of several jobs on one machine is run as such. With --json nothing is written unless --files or --out asks.
     """
     kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
-    if is_of_several_jobs(scenario):
+    several = is_of_several_jobs(scenario)
+    check_ranks(ranks, kinds, several=several)
+    if several:
         check_without_cost(tokens, price)
         fit = run_several(scenario[0], changes, out=out, kinds=kinds, as_json=as_json, fold=not no_fold)
         raise typer.Exit(NO if strict and not fit else 0)
@@ -59,10 +64,11 @@ def run(
     check_cost(base, price)
     if no_fold:
         base = base.replace({"simulation.fold": False})
+    wanted = None if ranks is None else ranks_in(ranks, base.resolve().parallel.ranks)
     folder = folder_for(out or default_folder(base, changes)) if kinds else None
     result = _printed(base, scenario, changes, as_json=as_json)
     if folder:
-        _write(result, folder, kinds, as_json=as_json)
+        _write(result, folder, kinds, wanted, as_json=as_json)
     if strict and not result.memory.fits:
         raise typer.Exit(NO)
 
@@ -111,7 +117,7 @@ def _printed(base: Scenario, scenario: Sequence[str], changes: Sequence[str], *,
     return result
 
 
-def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool) -> None:
+def _write(result: Result, folder: Path, kinds: Sequence[str], ranks: Sequence[int] | None, *, as_json: bool) -> None:
     from trainsim.report.chrome import excerpt
     from trainsim.report.files import save
     from trainsim.report.long_runs import why_long
@@ -121,9 +127,9 @@ def _write(result: Result, folder: Path, kinds: Sequence[str], *, as_json: bool)
     with working(result.name, lambda: why_long(result.job)) as phase:
         phase("drawing")
         whole = WHOLE_TRACE in kinds  # every span of a pipeline, however large the file
-        paths = save(result, folder, [*kinds, *(["trace"] if whole else [])], whole_trace=whole)
+        paths = save(result, folder, [*kinds, *(["trace"] if whole else [])], whole_trace=whole, ranks=ranks)
     if as_json:
         print("\n".join(map(str, paths)), file=sys.stderr)
     else:
-        part = excerpt(result).words if "trace" in kinds and not whole else ""
+        part = excerpt(result).words if "trace" in kinds and not whole and ranks is None else ""
         render(written(paths, excerpt=part))

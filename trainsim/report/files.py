@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
@@ -30,26 +30,35 @@ FILES = {
     "svg": "gantt.svg",
     "links": "links.png",
     "trace": "trace.json.gz",
+    "kineto": "traces",
     "report": "report.html",
 }
-"""What a run can write: the file of each kind."""
+"""What a run can write: the file of each kind, or the folder where there is one per rank."""
 USUAL = ("result", "gantt", "trace", "report")
 """What a run writes if nobody says what: the picture once, as pixels."""
 
 
 def save(
-    result: Result, directory: Path, kinds: Collection[str] = USUAL, *, whole_trace: bool = False
+    result: Result,
+    directory: Path,
+    kinds: Collection[str] = USUAL,
+    *,
+    whole_trace: bool = False,
+    ranks: Sequence[int] | None = None,
 ) -> tuple[Path, ...]:
     """Write the files of *kinds* (keys of FILES); their paths, in that order.
 
-    The trace is an excerpt where it would be large, unless *whole_trace*.
+    The trace is an excerpt where it would be large, unless *whole_trace*; it and those of Kineto are of *ranks*, or of
+    a pipeline.
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = {kind: directory / name for kind, name in FILES.items() if kind in kinds}
     if path := paths.get("result"):
         path.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
     if path := paths.get("trace"):
-        result.to_chrome(path, ranks=result.pipeline if whole_trace else None)
+        result.to_chrome(path, ranks=result.pipeline if whole_trace and ranks is None else ranks)
+    if path := paths.get("kineto"):
+        result.to_kineto(path, ranks=ranks)
     if pictures := [paths[kind] for kind in ("gantt", "svg") if kind in paths]:
         save_pictures(result.gantt(), pictures)
     if path := paths.get("links"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,14 @@ class Result(StepResult, Analysis):
 
         rows = ((row, row.pop("by_kind")) for row in link_rows(self))
         return DataFrame([{**row, **by_kind} for row, by_kind in rows])
+
+    def to_kineto(self, directory: str | Path, ranks: Sequence[int] | None = None) -> tuple[Path, ...]:
+        """Write traces as the PyTorch profiler does, a file per rank (``rank-0.json.gz``, ...), for tools that read
+        those, such as HolisticTraceAnalysis. Without *ranks*: those of a pipeline, of a large one a few of its stages.
+        Raises InvalidPlan for more than a few million kernels."""
+        from trainsim.report.kineto import write_kineto
+
+        return write_kineto(self, None if ranks is None else self.ranks(ranks), Path(directory))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data with stable keys: what ``result.json`` holds."""

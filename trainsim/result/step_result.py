@@ -55,8 +55,9 @@ class StepResult(StepAnalysis):
         return timeline(self.trace, self.ranks(ranks))
 
     def to_chrome(self, path: str | Path, ranks: Sequence[int] | None = None) -> Path:
-        """Write a trace that Perfetto and chrome://tracing load; gzipped if the name ends in ``.gz``. Without *ranks*:
-        a pipeline, of a large one an excerpt (``trainsim.report.chrome.excerpt`` says which)."""
+        """Write one trace that Perfetto and chrome://tracing load, in the words of the PyTorch profiler; gzipped if the
+        name ends in ``.gz``. Without *ranks*: a pipeline, of a large one an excerpt (``trainsim.report.chrome.excerpt``
+        says which)."""
         from trainsim.report.chrome import write_chrome
 
         return write_chrome(self, None if ranks is None else self.ranks(ranks), Path(path))

@@ -16,10 +16,10 @@ from trainsim.analysis.critical import CriticalPath
 from trainsim.contracts.instructions import SEND, Payload
 from trainsim.contracts.record import Label
 from trainsim.contracts.trace import Floats, Ints, Trace
-from trainsim.report.chrome import Tracks, track_title, tracks_of
 from trainsim.report.drawn_ranks import look_of
 from trainsim.report.page.columns import packed
 from trainsim.report.style import LOOKS
+from trainsim.report.trace_tracks import Tracks, track_title, tracks_of
 from trainsim.units import format_bytes
 
 
@@ -134,7 +134,7 @@ def _lanes(trace: Trace, place: int, tracks: Tracks) -> list[dict[str, Any]]:
     return [
         {"rank": place, "chain": chain, "stream": stream, "layer": layer,
          "title": track_title(trace, chain, stream, layer)}
-        for chain, stream, layer in tracks.threads
+        for chain, stream, layer, _ in tracks.threads
     ]  # fmt: skip
 
 
