@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trainsim.calibration.trace_events import trace_of
 
 from tests.jobs import scenario
 from tests.kineto import (
@@ -30,7 +29,7 @@ from tests.kineto import (
 from trainsim import Scenario
 from trainsim.analysis.kinds import COLUMN, COMMUNICATION
 from trainsim.calibration.reader import MeasuredText
-from trainsim.calibration.trace_kernels import collectives
+from trainsim.calibration.readers.profiler_trace import load
 from trainsim.cli.trace_ranks import ranks_in
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError
 from trainsim.report import kineto
@@ -255,8 +254,8 @@ def test_calibration_reads_the_collectives_with_their_bytes(run, documents):
         (p.operation, round(p.nbytes)) for label in run.trace.labels for p in label.payloads if len(label.payloads) == 1
     }
     text = json.dumps(next(iter(documents.values())))
-    events = trace_of(MeasuredText(shown="rank-0.json", text=text)).events
-    found = {(s.operation, round(size)) for s in collectives([("x", events)], "") for size in s.nbytes}
+    sweeps = load(MeasuredText(shown="rank-0.json", text=text)).sweeps
+    found = {(sweep.operation, round(size)) for sweep in sweeps for size in sweep.nbytes}
     assert found
     assert found <= wanted
 

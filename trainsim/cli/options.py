@@ -16,6 +16,15 @@ Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+Files = Annotated[
+    str | None,
+    typer.Option(
+        "--files",
+        metavar="WHAT,...",
+        help="Any of result, gantt, svg, links, trace (or whole-trace), kineto (a trace per rank, as the PyTorch profiler "
+        "writes it), report; or none. Default: not svg, links, kineto.",
+    ),
+]
 Ranks = Annotated[
     str | None, typer.Option("--ranks", metavar="R,...", help="Whose traces: 0,8,16-23 or all. Default: one pipeline.")
 ]

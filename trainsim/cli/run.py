@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainsim.cli.jobs import check_without_cost, is_of_several_jobs, run_several
-from trainsim.cli.options import Json, Names, Price, Ranks, Sets, Tokens, command
+from trainsim.cli.options import Files, Json, Names, Price, Ranks, Sets, Tokens, command
 from trainsim.cli.reading import check_cost, load, tell_if_long, with_cost, words
 from trainsim.cli.trace_ranks import check_ranks, ranks_in
 from trainsim.cli.writing import default_folder, folder_for, print_json, print_lines, render
@@ -31,15 +31,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where files go. Default: out/SCENARIO__CHANGES/.")
     ] = None,
-    files: Annotated[
-        str | None,
-        typer.Option(
-            "--files",
-            metavar="WHAT,...",
-            help="Any of result, gantt, svg, links, trace (or whole-trace), kineto (a trace per rank, as the PyTorch "
-            "profiler writes it), report; or none. Default: not svg, links, kineto.",
-        ),
-    ] = None,
+    files: Files = None,
     ranks: Ranks = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
     as_json: Json = False,
