@@ -21,8 +21,8 @@ Files = Annotated[
     typer.Option(
         "--files",
         metavar="WHAT,...",
-        help="Any of result, gantt, svg, links, trace (or whole-trace), kineto (a trace per rank, as the PyTorch profiler "
-        "writes it), report; or none. Default: not svg, links, kineto.",
+        help="Any of result, gantt, svg, links, trace (or whole-trace), kineto (a trace per rank as of the PyTorch "
+        "profiler), report; or none. Default: not svg, links, kineto.",
     ),
 ]
 Ranks = Annotated[
