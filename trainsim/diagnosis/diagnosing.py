@@ -103,7 +103,7 @@ def _found(replay: JobReplay, lost: float) -> tuple[FoundCause, ...]:
     evidence = Evidence(replay)
     least = max(threshold("told") * lost, threshold("least_saved") * replay.ideal_step)
     some = (look(evidence) for look in causes.values())
-    return tuple(sorted((c for c in some if c is not None and c.saved >= least), key=lambda c: -c.saved))
+    return tuple(sorted((c for c in some if c is not None and c.saved >= least > 0), key=lambda c: -c.saved))
 
 
 def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from trainsim.diagnosis.alike import AlikeSteps
 from trainsim.diagnosis.job_replay import Durations, JobReplay
 from trainsim.diagnosis.operations import BACKWARD, FORWARD, NUMBER, Floats, Ints
+from trainsim.diagnosis.thresholds import threshold
 
 DIRECTIONS = (NUMBER[FORWARD], NUMBER[BACKWARD])
 """The types of passes: rows 0 and 1 of everything that is kept by direction."""
@@ -46,11 +47,29 @@ class Evidence:
         return mean
 
     @cached_property
+    def uncertainty(self) -> Floats:
+        """Standard error of what a pass of each worker takes, as a part of it: passes that scatter tell less."""
+        out = np.zeros(len(self.workers))
+        for worker in range(len(self.workers)):
+            off = [
+                (own[which] / self.worker_passes[row, worker]).ravel()
+                for part, own in zip(self.replay.parts, self.replay.own, strict=True)
+                for row, number in enumerate(DIRECTIONS)
+                if (which := (part.structure.worker == worker) & (part.structure.type == number)).any()
+                and self.worker_passes[row, worker] > 0
+            ]
+            every = np.concatenate(off) if off else np.ones(1)
+            out[worker] = every.std() / (len(every) / 2) ** 0.5
+        return out
+
+    @cached_property
     def stage_passes(self) -> Floats:
-        """The same of each stage: the median of its workers, so that one slow worker does not matter."""
-        stages = range(self.replay.table.shape.pp)
-        columns = [_median(self.worker_passes[:, self.stage == stage]) for stage in stages]
-        return np.stack(columns, axis=1)
+        """The same of each stage: the median of its workers, of two the faster, so that one slow worker does not
+        matter."""
+        out = np.full((2, self.replay.table.shape.pp), np.nan)
+        for stage in np.unique(self.stage).tolist():
+            out[:, stage] = _median(self.worker_passes[:, self.stage == stage])
+        return out
 
     def scaled(self, factor: Floats) -> Durations:
         """Own durations with the passes of each worker multiplied: *factor* has a row per direction."""
@@ -58,10 +77,24 @@ class Evidence:
 
     @cached_property
     def steady(self) -> Durations:
-        """Own durations with every pass as long as the mean one of its worker: microbatches and steps are alike."""
-        return self._passes(
-            lambda own, row, workers: np.broadcast_to(self.worker_passes[row, workers][:, None], own.shape)
-        )
+        """Own durations with every pass as long as is usual for its worker: microbatches and steps are alike."""
+        usual = self._usual_passes
+        return self._passes(lambda own, row, workers: np.broadcast_to(usual[row, workers][:, None], own.shape))
+
+    @property
+    def _usual_passes(self) -> Floats:
+        """The mean pass of each worker; that of its whole stage where it differs no more than by chance."""
+        usual = self.worker_passes.copy()
+        for stage in np.unique(self.stage).tolist():
+            its = np.flatnonzero(self.stage == stage)
+            its = its[~np.isnan(usual[:, its]).any(axis=0)]
+            mean = self.worker_passes[:, its].mean(axis=1, keepdims=True)
+            if not mean.sum() > 0:
+                continue
+            ratio = self.worker_passes[:, its].sum(axis=0) / mean.sum()
+            alike = its[np.abs(ratio - 1.0) <= threshold("certain") * self.uncertainty[its]]
+            usual[:, alike] = mean
+        return usual
 
     def _passes(self, change: Callable[[Floats, int, Ints], Floats]) -> Durations:
         """Own durations with those of passes put through *change*."""
@@ -130,7 +163,7 @@ def correlation(a: Floats, b: Floats) -> float:
 
 def _median(values: Floats) -> Floats:
     known = values[:, ~np.isnan(values).any(axis=0)]
-    middle: Floats = np.median(known, axis=1) if known.size else np.full(len(values), np.nan)
+    middle: Floats = np.quantile(known, 0.5, axis=1, method="lower") if known.size else np.full(len(values), np.nan)
     return middle
 
 

@@ -17,7 +17,11 @@ SIZES = {"dp_size": "dp", "pp_size": "pp", "tp_size": "tp", "dsp_size": "dsp", "
 """Keys of a meta file -> fields of the shape; other keys are not looked at."""
 MOST = 1 << 20
 """Of a degree of parallelism: more is no number of GPUs."""
+MOST_TOLD = 1 << 16
+"""Of stages, chunks or ranks that a table may have if nobody says how many there are."""
 FRONT = "trace-"
+DEGREES = ("dp", "dsp", "pp", "tp")
+WORDS = {"pp": "stages", "vpp": "chunks per stage", "dp": "data-parallel ranks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +44,6 @@ def read_meta(path: Path) -> JobMeta:
     return JobMeta(name=str(name), sizes=sizes, where=str(path))
 
 
-DEGREES = ("dp", "dsp", "pp", "tp")
-
-
 def _size(document: Document, key: str) -> int:
     value: Any = document.data[key]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
@@ -62,17 +63,13 @@ def shape_of(columns: Mapping[str, np.ndarray[Any, Any]], meta: JobMeta | None, 
     be told from them. Raises InvalidData where the table has more than the meta file allows."""
     passes = np.isin(columns["type"], [NUMBER[FORWARD], NUMBER[BACKWARD]])
     told = {
-        "dp": len(np.unique(columns["dp_rank"])),
-        "pp": int(columns["stage"].max(initial=0)) + 1,
+        "dp": max(len(np.unique(columns["dp_rank"][columns["dp_rank"] >= 0])), 1),
+        "pp": max(int(columns["stage"].max(initial=0)), 0) + 1,
         "vpp": max(int(columns["chunk"][passes].max(initial=0)), 0) + 1,
     }
-    sizes = {**told, **(meta.sizes if meta else {})}
-    shape = JobShape(**sizes)
-    ranks = told["dp"]
+    shape = JobShape(**{**told, **(meta.sizes if meta else {})})
     for field, most in (("pp", shape.pp), ("vpp", shape.vpp), ("dp", shape.dp * shape.dsp)):
-        if told[field] > most and meta:
-            what = {"pp": "stages", "vpp": "chunks per stage", "dp": "data-parallel ranks"}[field]
-            raise InvalidData(
-                f"{meta.where}: {field} allows {most} {what}, but {table} has {ranks if field == 'dp' else told[field]}"
-            )
+        if told[field] > (most if meta else MOST_TOLD):
+            where = f"{meta.where}: {field} allows {most}" if meta else f"{table}: a job has at most {MOST_TOLD}"
+            raise InvalidData(f"{where} {WORDS[field]}, but {table} has {told[field]}")
     return shape

@@ -43,12 +43,12 @@ def slow_network(evidence: Evidence) -> FoundCause | None:
             sentence=f"communication takes longer now and then, {worst} above all, on no pair of workers in particular",
             suggestions=("look for other traffic on the network at that time, and for links with errors",),
         )  # fmt: skip
-    where = workers_named(evidence.workers, route.workers)
+    where = ("between " if len(route.workers) > 1 else "of ") + workers_named(evidence.workers, route.workers)
     return FoundCause(
         kind=KIND, saved=saved,
-        sentence=f"the network is slow: {worst} between {where} takes {format_time(seconds)}, {slower(ratio)} "
+        sentence=f"the network is slow: {worst} {where} takes {format_time(seconds)}, {slower(ratio)} "
         f"the usual {format_time(usual)}",
-        suggestions=(f"test the links between {where}: a NIC at a lower rate, a cable with errors, a busy switch",),
+        suggestions=(f"test the links {where}: a NIC at a lower rate, a cable with errors, a busy switch",),
     )  # fmt: skip
 
 

@@ -18,13 +18,15 @@ KIND = "slow worker"
 def slow_worker(evidence: Evidence) -> FoundCause | None:
     """Workers that are slower than their peers, and what is gained if they are as fast."""
     passes, peers = evidence.worker_passes, of_peers(evidence)
-    with np.errstate(invalid="ignore"):
-        ratio = np.nan_to_num(passes.sum(axis=0) / peers.sum(axis=0), nan=1.0)
-    slow = np.flatnonzero(ratio > threshold("slower_worker"))
+    known = peers.sum(axis=0) > 0
+    ratio = np.ones(len(evidence.workers))
+    ratio[known] = np.nan_to_num(passes[:, known].sum(axis=0) / peers[:, known].sum(axis=0), nan=1.0)
+    certain = ratio - threshold("certain") * evidence.uncertainty
+    slow = np.flatnonzero((ratio > threshold("slower_worker")) & (certain > 1.0))
     if not len(slow):
         return None
     factor = np.ones_like(passes)
-    factor[:, slow] = (peers / passes)[:, slow]
+    factor[:, slow] = np.nan_to_num(peers[:, slow] / np.where(passes > 0, passes, np.nan)[:, slow], nan=1.0)
     saved = evidence.replay.step - evidence.replay.mean(evidence.scaled(factor))
     worst = slow[np.argsort(-ratio[slow])]
     first = worst[0]

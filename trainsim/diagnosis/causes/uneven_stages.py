@@ -25,11 +25,12 @@ def uneven_stages(evidence: Evidence) -> FoundCause | None:
     slowest = int(both.argmax())
     others = known & (np.arange(len(both)) != slowest)
     usual = float(both[others].mean())
-    if both[slowest] < threshold("slower_stage") * usual:
+    if usual <= 0 or both[slowest] < threshold("slower_stage") * usual:
         return None
     mean = passes[:, known].mean(axis=1)
     replay = evidence.replay
-    saved = replay.step - replay.mean(scaled_stages(evidence, mean[:, None] / passes))
+    factor = mean[:, None] / np.where(passes > 0, passes, np.nan)
+    saved = replay.step - replay.mean(scaled_stages(evidence, factor))
     last = len(both) - 1
     alone = replay.table.shape.dp * replay.table.shape.dsp == 1
     return FoundCause(
@@ -60,7 +61,8 @@ def _moving(evidence: Evidence, slowest: int, usual: float) -> str:
         excess, what = count * layer, f"{count} layer{'s' if count > 1 else ''} of {layers}"
     target = both + excess / (len(stages) - 1)
     target[slowest] = both[slowest] - excess
-    seconds = replay.mean(scaled_stages(evidence, np.tile(target / both, (2, 1))))
+    factor = target / np.where(both > 0, both, np.nan)
+    seconds = replay.mean(scaled_stages(evidence, np.tile(factor, (2, 1))))
     head = ", which also has the head and the loss," if slowest == len(both) - 1 else ""
     return (
         f"move {what} from stage {slowest}{head} to the other stages: a step would take {format_time(seconds)} "
