@@ -76,6 +76,7 @@ FOR_SURE = {  # modules that are nothing but a use of the library, themselves im
     "cli/design_options.py": {"typer"},
     "cli/explain.py": {"typer"},
     "cli/export.py": {"typer"},
+    "cli/measured.py": {"typer"},
     "cli/memory.py": {"typer"},
     "cli/fits.py": {"typer"},
     "cli/importing.py": {"typer"},

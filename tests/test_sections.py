@@ -13,9 +13,12 @@ import trainsim as ts
 from tests.runs import result
 from tests.test_tables import html_cells, printed
 from tests.traces import Shape
+from trainsim.contracts.measured import from_spans, span_columns
+from trainsim.contracts.measured_trace import MarkedStep, MeasuredTrace
 from trainsim.report.compared import comparison, side_by_side
 from trainsim.report.memory_table import memory_sections
 from trainsim.report.sections import CARD, PAGE, TERMINAL, report, sections
+from trainsim.result.measured_result import MeasuredResult
 from trainsim.tables.blocks import Block, Interactive, Markup, Picture, Section
 from trainsim.tables.page import card
 from trainsim.tables.table import Table
@@ -42,9 +45,24 @@ def compared(changes: dict[str, Any] | None = None) -> ts.Scenario:
     return ts.Scenario.load("quickstart").replace({"simulation.detail": "block", **(changes or {})})
 
 
+@cache
+def measured() -> MeasuredResult:
+    """A step as if it had been measured."""
+    spans = runs()["pipeline"].trace
+    trace = from_spans(span_columns(spans), stages=[0, 1, 2], messages=spans.messages)
+    marks = (MarkedStep(3, 30.0, True), MarkedStep(4, 31.0, False))
+    return MeasuredResult(
+        measured=MeasuredTrace(
+            name="measured", trace=trace, files=("a.json",), rank_numbers=(0, 8, 16), part="step 3", marked=marks,
+            warnings=("a.json ends early",),
+        )
+    )  # fmt: skip
+
+
 def built(name: str) -> list[Section]:
-    """What a section says of each run."""
-    return [section for run in runs().values() if (section := sections[name].build(run)) is not None]
+    """What a section says of each run that it can be made from."""
+    every = [run for run in (*runs().values(), measured()) if isinstance(run, sections[name].needs)]
+    return [section for run in every if (section := sections[name].build(run)) is not None]
 
 
 BUILDERS: dict[str, Callable[[], list[Section]]] = {

@@ -9,6 +9,7 @@ from functools import cached_property
 from trainsim.analysis.breakdown import Ledger, StageWait, breakdown, ledger, waiting
 from trainsim.analysis.bubble import Bubble, bubble, fraction, period, step_ends
 from trainsim.analysis.critical import CriticalPath, critical_path
+from trainsim.analysis.gpu_use import GpuUse, gpu_use
 from trainsim.analysis.lanes import Ints, Lanes
 from trainsim.contracts.trace import Trace
 
@@ -118,3 +119,9 @@ class StepAnalysis(ABC):
     @cached_property
     def critical_path(self) -> CriticalPath:
         return critical_path(self.lanes)
+
+    @cached_property
+    def gpu_use(self) -> tuple[GpuUse, ...]:
+        """What the GPU of each rank is at; ranks of one class are alike."""
+        of_class = [gpu_use(self.lanes, c) for c in range(self.trace.classes)]
+        return tuple(of_class[c] for c in self.trace.rank_class.tolist())

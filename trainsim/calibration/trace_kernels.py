@@ -4,7 +4,6 @@ Kernels of a trace with their shapes: products by the operator that asked for th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 from trainsim.calibration.measurements import CollectiveSweep, KernelTiming
 from trainsim.calibration.trace_host import KERNELS
 from trainsim.measured.collective_records import buffer_of, operation_of_record
+from trainsim.measured.kernel_categories import GEMM
 from trainsim.measured.trace_events import Event
 from trainsim.models.operations import Gemm
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
-GEMM = re.compile(r"gemm|cutlass|xmma|nvjet|Cijk_|wgmma", re.IGNORECASE)
+
 TYPES = {"c10::bfloat16": "bf16", "c10::half": "fp16", "float": "fp32", "c10::float8_e4m3fn": "fp8"}
 MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 """Collectives whose times are fitted."""

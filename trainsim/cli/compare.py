@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainsim.cli.measured import StepOfTrace, measured_among, show_measured
 from trainsim.cli.options import Backend, Json, Sets, StoreFile, Workers, command
 from trainsim.cli.reading import grids_of, load, tell_if_long
 from trainsim.cli.writing import print_json, render, save_figure, try_drawing
@@ -21,25 +22,44 @@ if TYPE_CHECKING:
     from trainsim.study.trial import Trial
 
 
+Compared = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="A B [C...]",
+        help="Scenario files, or names that ship; or one of them and the traces of a profiler, a file per rank; or two "
+        "traces.",
+    ),
+]
+Grids = Annotated[
+    list[str],
+    typer.Option("--grid", metavar="PATH=V1,V2,...", help="Run each with each value, such as schedules."),
+]
+Charts = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Draw all Gantt charts on one time axis here.")
+]
+
+
 @command
 def compare(
-    scenarios: Annotated[list[str], typer.Argument(metavar="A B [C...]", help="Scenario files, or names that ship.")],
+    scenarios: Compared,
     changes: Sets = [],  # noqa: B006
-    grid: Annotated[
-        list[str],
-        typer.Option("--grid", metavar="PATH=V1,V2,...", help="Run each with each value, such as schedules."),
-    ] = [],  # noqa: B006
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Draw all Gantt charts on one time axis here.")
-    ] = None,
+    grid: Grids = [],  # noqa: B006
+    out: Charts = None,
     store: StoreFile = None,
     workers: Workers = None,
     backend: Backend = None,
+    step: StepOfTrace = None,
     as_json: Json = False,
 ) -> None:
     """Put runs side by side: how they differ, and why."""
     from trainsim.study.compare import compare as side_by_side
 
+    if traces := measured_among(scenarios):
+        asked = {"--grid": grid or None, "--store": store, "--workers": workers, "--backend": backend}
+        show_measured(scenarios, traces, changes, step=step, out=out, as_json=as_json, refused=asked)
+        return
+    if step is not None:
+        raise ScenarioError(f"--step {step}: chooses a step of a trace, and none of these is one")
     values = grids_of(grid)
     bases = [load(name, changes, tried=values) for name in scenarios]
     trials = [trial for base in bases for trial in _trials(base, values)]

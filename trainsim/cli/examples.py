@@ -35,6 +35,7 @@ EXAMPLES = {
     "compare": (
         "trainsim compare bloom_3d bloom_slow_node",
         "trainsim compare bloom_3d --grid pipeline.schedule=1f1b,zb-h1 --out a.png",
+        "trainsim compare my_job.yaml rank0.json.gz rank1.json.gz --out a.png",
     ),
     "explain": ("trainsim explain bloom_3d",),
     "diagnose": (
@@ -76,6 +77,7 @@ EXAMPLES = {
         "trainsim show gpu h100-sxm5-80gb",
         "trainsim show framework megatron-core",
         "trainsim show scenario bloom_3d",
+        "trainsim show trace rank0.json.gz rank1.json.gz --out step.png",
         "trainsim show memory quickstart --all",
         "trainsim show step bloom_3d F4/12 --out layer.png",
     ),

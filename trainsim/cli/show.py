@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainsim.cli.measured import show_trace
 from trainsim.cli.memory import show_memory
 from trainsim.cli.options import Json, Names, Sets
 from trainsim.cli.reading import load
@@ -156,6 +157,7 @@ def show_schedule(
 
 show.command("memory")(show_memory)
 show.command("step")(show_step)
+show.command("trace")(show_trace)
 
 
 def _render(catalogue: Catalogue, name: str) -> None:

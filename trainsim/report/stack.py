@@ -9,7 +9,8 @@ import numpy as np
 
 from trainsim.figures import DPI, legible
 from trainsim.figures import figure as new_figure
-from trainsim.report.drawn_ranks import drawn_ranks
+from trainsim.report.canvas import Scene
+from trainsim.report.drawn_ranks import DrawnRank, drawn_ranks
 from trainsim.report.gantt import draw_strip
 from trainsim.report.panel import WIDTH, add_axes, how_to_read, legend, panel, time_axis
 from trainsim.report.scene import scene
@@ -31,24 +32,23 @@ MOST = 130
 
 
 def stacked(
-    results: Sequence[StepAnalysis], names: Sequence[str], *, window: tuple[float, float] | None = None
+    results: Sequence[StepAnalysis],
+    names: Sequence[str],
+    *,
+    window: tuple[float, float] | None = None,
+    ranks: Sequence[Sequence[int]] | None = None,
 ) -> Figure:
-    """One pipeline of each run, from 0 to the end of the longest or in *window* (seconds); a dashed line is its end.
+    """One pipeline of each run, or *ranks* of each, from 0 to the end of the longest or in *window* (seconds); a dashed
+    line is its end.
 
     Long steps are drawn as strips of pixels unless a window zooms in. Raises InvalidPlan for an empty window.
     """
     longest = max(result.duration for result in results)
     part = Panel("", *checked(window or (0.0, longest), longest, "the longest run"))
-    every = [drawn_ranks(result, chosen(result)) for result in results]
+    who = [chosen(result) for result in results] if ranks is None else ranks
+    every = [drawn_ranks(result, some) for result, some in zip(results, who, strict=True)]
     long = not window and any(len(stage.passes.work) > MOST for stages in every for stage in stages)
-    scenes = (
-        []
-        if long
-        else [
-            scene(result, stages, (part.start, part.end), detailed=False)
-            for result, stages in zip(results, every, strict=True)
-        ]
-    )
+    scenes = [] if long else _scenes(results, every, part)
     tall = [float(len(stages)) for stages in every] if long else [drawn.height for drawn in scenes]
     scale = float(np.clip(TALLEST / sum(tall), 0.12, 0.25 if long else 0.4))
     total = HEAD + sum(h * scale + BETWEEN for h in tall) + FOOT
@@ -69,6 +69,13 @@ def stacked(
     note = "; ".join(filter(None, ("" if long else how_to_read(kinds, max(map(len, every))), *notes)))
     legend(figure, kinds, total, note=note, path=not long)
     return figure
+
+
+def _scenes(results: Sequence[StepAnalysis], every: Sequence[Sequence[DrawnRank]], part: Panel) -> list[Scene]:
+    """What each run shows of a window, passes as boxes."""
+    window = part.start, part.end
+    both = zip(results, every, strict=True)
+    return [scene(result, stages, window, detailed=False) for result, stages in both]
 
 
 def _end(axes: Axes, result: StepAnalysis, name: str) -> str:
