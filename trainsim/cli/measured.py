@@ -19,7 +19,7 @@ StepOfTrace = Annotated[
     str | None,
     typer.Option("--step", metavar="N", help="Of a trace: the step with this number there, or all of them."),
 ]
-Traces = Annotated[list[str], typer.Argument(metavar="FILE...", help="Traces of a profiler, or a folder of them.")]
+Traces = Annotated[list[str], typer.Argument(metavar="FILE", help="Traces of a profiler, or a folder of them.")]
 
 
 def show_trace(

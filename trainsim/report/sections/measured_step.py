@@ -16,7 +16,7 @@ FEW = 8
 """Numbers of ranks that are listed."""
 
 
-@section("measured step", place=1, shown_by=(TERMINAL, PAGE, CARD), needs=MeasuredAnalysis)
+@section("measured step", place=2, shown_by=(TERMINAL, PAGE, CARD), needs=MeasuredAnalysis)
 def measured_step(result: MeasuredAnalysis) -> Section:
     """Which step of which ranks was read, and how long the GPUs computed, communicated, copied and did nothing."""
     return Section(result.name, (Figures(tuple(_figures(result))),), "measured; GPU times of the mean rank, one step")
