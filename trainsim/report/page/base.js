@@ -83,12 +83,11 @@ function ticks(from, until, about) {
   return { step, marks };
 }
 
-/** "1.204" of a mark of a time axis whose marks are `step` apart, in the unit of its end. */
+/** A mark of a time axis whose marks are `step` apart, with as many digits as tell them apart. */
 function axisText(ns, step, unit) {
-  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / unit.size) - 1e-9)));
-  const text = (ns / unit.size).toFixed(digits);
-  return digits && step / unit.size < 1 && text.endsWith("0") && (step / unit.size) * 10 ** (digits - 1) % 1 === 0
-    ? text.slice(0, -1) : text;
+  let digits = 0;
+  while (digits < 9 && Math.abs((step / unit.size) * 10 ** digits - Math.round((step / unit.size) * 10 ** digits)) > 1e-6) digits += 1;
+  return (ns / unit.size).toFixed(digits);
 }
 
 function axisUnit(until) {

@@ -29,7 +29,7 @@ class Timeline {
     this.withStreams = true;
     this.scroll = 0;
     for (const lane of this.lanes) {
-      lane.main = lane.chain === "compute" && lane.stream === "compute" && !lane.layer;
+      lane.main = lane.chain === "compute" && lane.layer === 0 && lane.count > 0;
       lane.passes = lane.main ? passesOf(lane, data.facts) : null;
     }
     this.legs = data.path && {

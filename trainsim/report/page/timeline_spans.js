@@ -53,7 +53,11 @@ function unfoldedChain(packed, lanes, labels) {
   // laneAt[stream * layers + layer]
   chain.layers = layers;
   chain.laneAt = new Array(streams.length * layers).fill(null);
-  for (const lane of own) chain.laneAt[streams.indexOf(lane.stream) * layers + lane.layer] = lane;
+  for (const lane of own) {
+    // What compute waits for stands in its lane, where it happens.
+    const shown = packed.name === "compute" ? own.find((one) => one.layer === lane.layer) : lane;
+    chain.laneAt[streams.indexOf(lane.stream) * layers + lane.layer] = shown;
+  }
   return chain;
 }
 
