@@ -15,7 +15,7 @@ NAMED, WORTH = 3, 0.02
 @section("in short", place=1, shown_by=(PAGE,), needs=Analysis)
 def in_short(result: Analysis) -> Section:
     """The largest rows of the breakdown as a sentence, whether it fits, and the commands that say more."""
-    explain = "what each cause costs, and which changes of the scenario would save how much: "
+    explain = "What each cause costs, and how much which change of the scenario would save:"
     blocks: list[Block] = [Paragraph(" ".join(_sentences(result))), Paragraph(explain, "quiet")]
     commands = ["trainsim explain SCENARIO"]
     if not result.memory.fits:
