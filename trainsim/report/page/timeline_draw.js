@@ -79,18 +79,25 @@ Object.assign(Timeline.prototype, {
     context.textAlign = "center";
     if (lane.passes && plot.width / Math.max(1, seen) < ROOM_FOR_TEXT) {
       this.drawPassNames(context, row, plot, y);
+      this.drawSpanNames(context, row, plot, y, first, true);
       return;
     }
     context.font = row.tall > 14 ? "11px system-ui, sans-serif" : "9px system-ui, sans-serif";
+    this.drawSpanNames(context, row, plot, y, first, false);
+    context.font = "11px system-ui, sans-serif";
+  },
+
+  /** Names of the spans that have room for one; `apart`: only of those that are in no pass. */
+  drawSpanNames(context, { lane }, plot, y, first, apart) {
     const least = ROOM_FOR_TEXT / plot.scale;
     for (let k = first; k < lane.count && lane.start[k] < this.window.until;) {
-      if (lane.end[k] - lane.start[k] >= least && !this.hidden.has(this.labels.lookOf(lane.label[k]))) {
+      const wide = lane.end[k] - lane.start[k] >= least && !(apart && passName(lane, k, this.data.facts));
+      if (wide && !this.hidden.has(this.labels.lookOf(lane.label[k]))) {
         const colour = this.labels.looks[this.labels.lookOf(lane.label[k])].fill;
         this.writeInside(context, this.labels.nameOf(lane.label[k]), lane.start[k], lane.end[k], y, plot, colour);
       }
       k = Math.max(k + 1, forward(lane.start, k, lane.count, lane.start[k] + least));
     }
-    context.font = "11px system-ui, sans-serif";
   },
 
   drawPassNames(context, row, plot, y) {
