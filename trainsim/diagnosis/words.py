@@ -31,10 +31,10 @@ def workers_named(workers: Sequence[tuple[int, int, int]], which: Ints | Sequenc
 def slower(ratio: float) -> str:
     """How many times as long.
 
-    >>> slower(2.317), slower(1.05)
-    ('2.32 times', '1.05 times')
+    >>> slower(2.317), slower(1.05), slower(1862.4)
+    ('2.32 times', '1.05 times', '1,862 times')
     """
-    return f"{ratio:.3g} times"
+    return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.3g} times"
 
 
 def stages_named(stages: Sequence[int], last: int) -> str:

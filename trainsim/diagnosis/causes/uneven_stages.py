@@ -56,7 +56,7 @@ def _moving(evidence: Evidence, slowest: int, usual: float) -> str:
     excess = float(both[slowest] - np.nanmean(both))
     what = f"{excess / both[slowest]:.0%} of its work ({excess / usual:.0%} of what another stage has)"
     if layers:
-        layer = usual / (layers / len(both))
+        layer = float(np.nansum(both)) / layers  # with the head among them: rather a layer too few
         count = max(round(excess / layer), 1)
         excess, what = count * layer, f"{count} layer{'s' if count > 1 else ''} of {layers}"
     target = both + excess / (len(stages) - 1)
