@@ -33,8 +33,8 @@ def plan_sections(planned: Plan) -> list[Section]:
     words = objectives[planned.objective].words
     return [
         looked,
-        Section(f"The best layouts: least {words}", tuple(_best(planned)), "each was run"),
-        Section("To get the first one", (Paragraph(_command(planned.best)),)),
+        Section(f"Best layouts: least {words}", tuple(_best(planned)), "each simulated"),
+        Section("To use the first one", (Paragraph(_command(planned.best)),)),
     ]
 
 
@@ -42,12 +42,12 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
     if planned.interrupted and not planned.choices:
         yield Paragraph(planned.nothing, "doubtful")
     elif planned.interrupted:
-        yield Paragraph("interrupted: the best of what had been looked at by then", "doubtful")
+        yield Paragraph("interrupted: the best layouts found so far", "doubtful")
     counts = (
-        (planned.too_large, "need more memory than there is"),
+        (planned.too_large, "do not fit in memory"),
         (planned.slower, _not_run(planned)),
-        (sum(planned.refused.values()), "are refused"),
-        (planned.run, "were run"),
+        (sum(planned.refused.values()), "were rejected"),
+        (planned.run, "were simulated"),
     )
     listed = "; ".join(f"{count:,} {words}" for count, words in counts if count)
     if listed or not planned.interrupted:
@@ -61,9 +61,9 @@ def _looked_at(planned: Plan) -> Iterator[Block]:
 
 def _not_run(planned: Plan) -> str:
     if planned.interrupted:
-        return "were not run yet"
+        return "were not reached"
     least = "memory" if planned.objective == "memory" else "time"
-    return f"cannot be the best: the least {least} they need is too much"
+    return f"cannot be the best (lower bound on {least} too high)"
 
 
 def _best(planned: Plan) -> Iterator[Block]:
@@ -77,13 +77,13 @@ def _best(planned: Plan) -> Iterator[Block]:
         *([Column("days")] if money else []), *([Column("cost")] if paid else []), Column(priority=1),
     ]  # fmt: skip
     rows = [(str(n), *_row(choice, money=money, paid=paid)) for n, choice in enumerate(planned.choices, 1)]
-    details = tuple(f"more than the best: {choice.why}" if choice.why else "" for choice in planned.choices)
+    details = tuple(f"compared with the best: {choice.why}" if choice.why else "" for choice in planned.choices)
     yield Table(columns=tuple(columns), rows=tuple(rows), details=details)
     yield Paragraph(_now(planned))
     if planned.rest is not None and not planned.interrupted:
         unit = Unit.BYTES if planned.objective == "memory" else Unit.TIME
         if planned.objective in ("time", "memory"):
-            yield Paragraph(f"What was not run takes {unit.format(planned.rest)} or more.", "quiet")
+            yield Paragraph(f"All other layouts need at least {unit.format(planned.rest)}.", "quiet")
 
 
 def _row(choice: Choice, *, money: bool, paid: bool) -> tuple[Cell, ...]:
@@ -101,26 +101,26 @@ def _now(planned: Plan) -> str:
     """How the scenario as it is compares."""
     now = planned.now
     if now is None:
-        return f"As it is it cannot be run: {planned.not_now}" if planned.not_now else "It was not run as it is."
+        return f"The scenario itself cannot run: {planned.not_now}" if planned.not_now else "The scenario itself was not run."
     measured = now.ran.measured
     if now.layout == planned.best.layout:
-        return "The first one is the scenario as it is."
+        return "The first one is the scenario itself."
     fits = "" if measured.fits else ", and does not fit"
     what = format_time(measured.step_time)
     what += f" and {format_bytes(measured.needed_memory)}" if planned.objective == "memory" else ""
-    return f"As it is ({now.layout.title}): {what}, {now.over_best:+.1%}{fits}."
+    return f"The scenario itself ({now.layout.title}): {what}, {now.over_best:+.1%}{fits}."
 
 
 def _command(choice: Choice) -> str:
     """The changes as the command line takes them."""
     if not choice.changes:
-        return "nothing to change"
+        return "no change needed"
     values = {path: word(value).replace(" ", "") for path, value in choice.changes.items()}
     return join(part for path, value in values.items() for part in ("--set", f"{path}={value}"))
 
 
 def sizing_sections(sizing: Sizing) -> list[Section]:
-    """How many GPUs are enough, and what each machine that was looked at takes."""
+    """How many GPUs are enough, and what each machine size that was tried takes."""
     answer = sizing.answer
     paid = any(size.best and size.best.ran.measured.cost is not None for size in sizing.sizes)
     rows = [_size(size, sizing.serves(size), paid=paid) for size in sizing.sizes]
@@ -129,7 +129,7 @@ def sizing_sections(sizing: Sizing) -> list[Section]:
         Column("GPU-hours", Unit.COUNT, priority=1), *([Column("cost")] if paid else []), Column(),
     )  # fmt: skip
     if answer is None or answer.best is None:
-        words = f"No machine of up to {sizing.most:,} GPUs is quick enough for {in_days(sizing.days)}."
+        words = f"No machine of up to {sizing.most:,} GPUs is fast enough for {in_days(sizing.days)}."
         told = Paragraph(words, "bad")
     else:
         measured = answer.best.ran.measured
@@ -140,10 +140,10 @@ def sizing_sections(sizing: Sizing) -> list[Section]:
         words = f"{answer.gpus:,} GPUs ({nodes}) train it in {in_days(measured.days or 0.0)}{likely}."
         told = Paragraph(words, "strong")
     table = Table(columns=columns, rows=tuple(rows))
-    stopped = [Paragraph("interrupted: not all machines were looked at", "doubtful")] if sizing.interrupted else []
+    stopped = [Paragraph("interrupted: not all machine sizes were tried", "doubtful")] if sizing.interrupted else []
     out = [Section(f"{sizing.base.name}: done in {in_days(sizing.days)}", (told, *stopped, table))]
     if answer is not None and len(answer.plan.choices) > 1:
-        out.append(Section(f"The best layouts of {answer.gpus:,} GPUs", tuple(_best(answer.plan)), "each was run"))
+        out.append(Section(f"Best layouts of {answer.gpus:,} GPUs", tuple(_best(answer.plan)), "each simulated"))
     return out
 
 
