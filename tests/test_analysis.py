@@ -196,7 +196,7 @@ def test_phases_that_cancel_are_both_named_with_their_signs():
 
 def test_causes_are_named_that_are_there():
     assert list(closed_form.Facts(contention=0.95, messages=True, uneven=True).of_passes(1.0)) == [
-        "kernels take 950.00 ms longer beside collectives than alone"
+        "kernels take 950.00 ms longer alongside collectives than alone"
     ]
     assert len(list(closed_form.Facts(contention=0.05, messages=True, uneven=True).of_passes(1.0))) == 2
     assert list(closed_form.Facts(slow=("node 3's kernels take 10.0% longer",), messages=True).of_passes(1.0)) == [

@@ -212,7 +212,7 @@ def test_it_reads_in_80_columns(explained):
     console.print(explained)
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
-    order = ["are lost", "What would pay most", "1. ", "twice as fast", "Critical path"]
+    order = ["are lost", "What would help most", "1. ", "twice as fast", "Critical path"]
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
     assert "…" not in text
     assert "--set pipeline.layout=[2,2,2,2]" in text

@@ -183,7 +183,7 @@ class Analysis(StepAnalysis):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before believing the numbers."""
+        """What to know before trusting the numbers."""
         out, gpu = list(self.notes), self.job.cluster.gpu
         if not gpu.measured:
             out.append(f"No kernels were measured on {gpu.name}: its constants are derived from the datasheet.")
@@ -191,13 +191,14 @@ class Analysis(StepAnalysis):
         if kernel != "eager" and kernel not in curves.curves:
             known = ", ".join(curves.named) or "none"
             out.append(
-                f"{kernel} attention is not known on {gpu.name}, {curves.known(kernel)} stands in; {known} are known."
+                f"No measurements of {kernel} attention on {gpu.name}: those of {curves.known(kernel)} are used. "
+                f"Measured: {known}."
             )
         if self.memory.peak > NEARLY_FULL * self.memory.capacity and self.memory.gpus_fit:
             full = self.memory.peak / self.memory.capacity
             out.append(
                 f"Memory is {full:.0%} full with the allocator's usual slack: it barely fits. Expect the allocator to "
-                "free its cache and retry, which takes time; a little more does not fit."
+                "free its cache and retry, which takes time; with slightly more it runs out of memory."
             )
         out += self.memory.complaints
         out += too_late(self.job, self.trace.duration)

@@ -57,21 +57,21 @@ class Facts:
         """Why the passes take *difference* seconds more (or less) than in the closed form."""
         yield from self.slow
         if self.contention > MATTERS * abs(difference) and difference > 0:
-            yield f"kernels take {format_time(self.contention)} longer beside collectives than alone"
+            yield f"kernels take {format_time(self.contention)} longer alongside collectives than alone"
         if self.slow or self.contention > MOSTLY * difference > 0:
             return
         if self.uneven:
-            yield "stages that are not even"
+            yield "imbalanced stages"
         if self.messages:
-            yield "messages that are hidden or not"
+            yield "messages that do or do not overlap"
 
     def of_the_end(self) -> Iterator[str]:
         """Why reductions and update differ."""
         yield from self.slow
         if self.reductions:
-            yield "links that groups share"
+            yield "links shared by several groups"
         if self.hidden:
-            yield "how much of the reductions the passes hide"
+            yield "how much of the reductions overlaps with passes"
         if self.messages:
             yield "waiting for the last stage"
 
@@ -106,7 +106,7 @@ class Expectation:
     def explanation(self) -> str:
         """One line: the part that differs most, what offsets it, and what may be the reason in this job."""
         if not self.phases:
-            return "the closed form has no parts"
+            return "the closed form has no breakdown"
         if abs(self.difference) < AGREES:
             return "the two agree"
         most = max(self.phases, key=lambda phase: abs(phase.difference))

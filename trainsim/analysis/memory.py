@@ -160,7 +160,7 @@ class MemoryUse:
     def room_words(self) -> str:
         """What the capacity is a part of, in brackets; nothing where it is all."""
         kept = f", others keep {self.reserved / GIGA:.1f}" if self.reserved else ""
-        seen = f", of which programs see {self.usable / GIGA:.1f}" if self.nominal else ""
+        seen = f", of which programs can use {self.usable / GIGA:.1f}" if self.nominal else ""
         return f" (the GPU has {self.nominal / GIGA:.1f}{seen}{kept})" if self.nominal else ""
 
     @property

@@ -66,7 +66,7 @@ def too_late(job: Job, duration: float) -> tuple[str, ...]:
     flaps = (what for what in job.what_if if isinstance(what, Flap) and what.since >= duration)
     return tuple(
         f"what_if: {' and '.join(flap.links)} flaps from {flap.since:g} s on, after the end of the run at "
-        f"{duration:.3g} s: it changes nothing. An earlier flap, or more steps (simulation.steps), would show."
+        f"{duration:.3g} s: it has no effect. An earlier flap, or more steps (simulation.steps), would."
         for flap in flaps
     )
 

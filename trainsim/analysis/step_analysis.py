@@ -49,7 +49,7 @@ class StepAnalysis(ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before believing the numbers."""
+        """What to know before trusting the numbers."""
         return ()
 
     @cached_property

@@ -22,18 +22,19 @@ Base = Annotated[
     list[str],
     typer.Option(
         "--base", "--topology", "--framework", "--gpu", metavar="NAME",
-        help="The nearest topology, framework or GPU that ships, or a file of one; repeatable.",
+        help="The closest built-in topology, framework or GPU, or a file; repeatable.",
     ),
 ]  # fmt: skip
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw measured against before and after (.png, .svg).")
+    Path | None, typer.Option("--plot", metavar="FILE", help="Plot measured against simulated times (.png, .svg).")
 ]
 
 
 def calibrate(
     files: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Logs, traces, tables.")] = None,
     scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="NAME", help="What a table of steps changes, by name or file.")
+        str | None,
+        typer.Option("--scenario", metavar="NAME", help="The scenario that a table of steps varies, by name or file."),
     ] = None,
     changes: Sets = [],  # noqa: B006
     base: Base = [],  # noqa: B006
@@ -44,7 +45,7 @@ def calibrate(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Fit constants to measurements of your own.
+    """Fit constants to your own measurements.
 
     Understood are logs of nccl-tests, traces of the PyTorch profiler and tables of measured steps, several at once.
     What they do not tell stays as it is.

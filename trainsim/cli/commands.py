@@ -28,7 +28,7 @@ WIDTH = 100
 
 app = typer.Typer(
     name="trainsim",
-    help="Replay a distributed training step without a GPU: its time, its bubble, its memory, and where they go.",
+    help="Simulate a distributed training step without a GPU: its time, bubble and memory, and what causes them.",
     epilog=epilog(""),
     add_completion=False,
     no_args_is_help=True,
@@ -50,7 +50,7 @@ def main(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Replay a distributed training step without a GPU: its time, its bubble, its memory, and where they go."""
+    """Simulate a distributed training step without a GPU: its time, bubble and memory, and what causes them."""
 
 
 app.command(epilog=epilog("run"))(run)

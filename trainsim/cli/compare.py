@@ -26,13 +26,12 @@ Compared = Annotated[
     list[str],
     typer.Argument(
         metavar="A B [C...]",
-        help="Scenario files, or names that ship; or one of them and the traces of a profiler, a file per rank; or two "
-        "traces.",
+        help="Scenario files, or built-in names; or one of them and profiler traces, one file per rank; or two traces.",
     ),
 ]
 Grids = Annotated[
     list[str],
-    typer.Option("--grid", metavar="PATH=V1,V2,...", help="Run each with each value, such as schedules."),
+    typer.Option("--grid", metavar="PATH=V1,V2,...", help="Run each scenario with each value, such as schedules."),
 ]
 Charts = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Draw all Gantt charts on one time axis here.")
@@ -51,7 +50,7 @@ def compare(
     step: StepOfTrace = None,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side: how they differ, and why."""
+    """Compare runs side by side: how they differ, and why."""
     from trainsim.study.compare import compare as side_by_side
 
     if traces := measured_among(scenarios):
@@ -64,7 +63,7 @@ def compare(
     bases = [load(name, changes, tried=values) for name in scenarios]
     trials = [trial for base in bases for trial in _trials(base, values)]
     if len(trials) < 2:
-        raise ScenarioError("compare wants two or more: A B, or one with --grid pipeline.schedule=1f1b,zb-h1")
+        raise ScenarioError("compare needs two or more scenarios: A B, or one with --grid pipeline.schedule=1f1b,zb-h1")
     if out:
         _refuse({"--store": store, "--workers": workers, "--backend": backend})
         try_drawing(out)

@@ -16,24 +16,30 @@ if TYPE_CHECKING:
     from trainsim.study.designs.design import Design
 
 Grids = Annotated[
-    list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination is run.")
+    list[str], typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to try; every combination runs.")
 ]
 Zips = Annotated[
     list[str],
-    typer.Option("--zip", metavar="'PATH=V1,V2 PATH=V1,V2'", help="Values that go together, as many of each path."),
+    typer.Option(
+        "--zip", metavar="'PATH=V1,V2 PATH=V1,V2'", help="Values that go together, the same number for each path."
+    ),
 ]
 PointsFile = Annotated[
-    Path | None, typer.Option("--points", metavar="FILE", help="Points one by one: a .csv, .yaml or .json file.")
+    Path | None, typer.Option("--points", metavar="FILE", help="A list of points: a .csv, .yaml or .json file.")
 ]
 Ranges = Annotated[
     list[str],
-    typer.Option("--sample", metavar="PATH=LOW..HIGH", help="Draw from a range ('1..64 log': by ratio) or V1,V2,..."),
+    typer.Option("--sample", metavar="PATH=LOW..HIGH", help="Sample a range ('1..64 log': log scale) or V1,V2,..."),
 ]
-Samples = Annotated[int | None, typer.Option("--samples", metavar="N", help="Points that --sample draws. Default: 32.")]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Which draw of --sample. Default: 0.")]
+Samples = Annotated[
+    int | None, typer.Option("--samples", metavar="N", help="Number of points for --sample. Default: 32.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed of --sample. Default: 0.")]
 Wheres = Annotated[
     list[str],
-    typer.Option("--where", metavar="CONDITION", help="Leave out points: 'parallel.tp*parallel.pp<=64'; repeatable."),
+    typer.Option(
+        "--where", metavar="CONDITION", help="Keep only such points: 'parallel.tp*parallel.pp<=64'; repeatable."
+    ),
 ]
 USUAL_SAMPLES = 32
 

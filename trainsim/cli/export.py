@@ -18,10 +18,10 @@ def export_scenario(
     scenario: Name,
     kind: Annotated[str, typer.Option("--to", metavar="NAME", help="The format, from `trainsim list exporters`.")] = "",
     changes: Sets = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the file here.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a scenario into a file of another tool.
+    """Write a scenario as a file for another tool.
 
     The file goes to standard output, or where --out says. What the tool has no word for is told on standard error, key
     by key.

@@ -20,17 +20,17 @@ def memory(
     cards: Annotated[
         str, typer.Option("--cards", metavar="GPU,...", help="GPUs to compare, from `trainsim list gpus`.")
     ] = "",
-    gpus: Annotated[str, typer.Option("--gpus", metavar="N,...", help="How many of each.")] = "1,8",
+    gpus: Annotated[str, typer.Option("--gpus", metavar="N,...", help="GPU counts to try for each.")] = "1,8",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw the table here (.png, .svg).")] = None,
     store: StoreFile = None,
     workers: Workers = None,
     backend: Backend = None,
     as_json: Json = False,
 ) -> None:
-    """Will it fit, how, and on what card.
+    """Will it fit, how, and on which GPU.
 
-    A model (its config.json will do) under the usual ways to train, on several cards; rules of thumb and the two
-    estimators of DeepSpeed beside it.
+    Tries a model (its config.json is enough) with the usual training set-ups on several GPUs, next to rules of thumb
+    and DeepSpeed's two estimators.
     """
     from trainsim.study.memory_table import checked, memory_table
     from trainsim.study.memory_table_sections import memory_table_sections

@@ -15,18 +15,18 @@ from trainsim.errors import ScenarioError
 
 
 def import_files(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that describe one job together.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files that together describe one job.")],
     changes: Sets = [],  # noqa: B006
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write the scenario, or the topology, here (.yaml)."),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="What the file is, from `trainsim list importers`.")
+        str, typer.Option("--as", metavar="NAME", help="The format of the file, from `trainsim list importers`.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Turn files of other tools into a scenario.
+    """Turn files from other tools into a scenario.
 
     What became of every key is told. Several files combine: a config.json, a ds_config.json, a launch script, a TOML or
     YAML of a framework. Files of a machine alone (NCCL's topology, nvidia-smi topo -m, Slurm's or InfiniBand's network,

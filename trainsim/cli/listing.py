@@ -42,7 +42,7 @@ def list_names(
     kind: Annotated[str, typer.Argument(metavar="[KIND]", help=f"One of {', '.join(KINDS)}.")] = "",
     as_json: Json = False,
 ) -> None:
-    """List what there is of a kind, a line each.
+    """List the names of a kind, one per line.
 
     Without KIND: the kinds.
     """

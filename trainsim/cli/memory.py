@@ -55,7 +55,7 @@ def show_memory(
         print_json({"name": result.name, "step_time_s": result.step_time, "memory": memory_data(result), "ways": ways})
         print(file, file=sys.stderr)
     else:
-        render(fitting or "It fits; --all runs what would free memory.\n")
+        render(fitting or "It fits; --all tries what would free memory.\n")
         print(f"Drawn: {file}")
     if fitting and fitting.interrupted:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of one that ships.")]
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a built-in one.")]
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="SCENARIO", help="A scenario file, the name of one that ships, or files of other tools."),
+    typer.Argument(metavar="SCENARIO", help="A scenario file, the name of a built-in one, or files from other tools."),
 ]
 Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, such as parallel.tp=8; repeatable.")
@@ -29,14 +29,14 @@ Ranks = Annotated[
     str | None, typer.Option("--ranks", metavar="R,...", help="Whose traces: 0,8,16-23 or all. Default: one pipeline.")
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that pays.")
+    int | None, typer.Option("--workers", metavar="N", help="Processes; default: one per core where that helps.")
 ]
 Backend = Annotated[
     str | None,
     typer.Option(
         "--backend",
         metavar="NAME",
-        help="Who runs: serial, processes, dask, ray; or a cluster, as in dask://host:8786.",
+        help="Where to run: serial, processes, dask, ray; or a cluster, as in dask://host:8786.",
     ),
 ]
 StoreFile = Annotated[
@@ -44,15 +44,16 @@ StoreFile = Annotated[
     typer.Option(
         "--store",
         metavar="PATH",
-        help="Keep every point in this file, or folder/ of Parquet, as it comes; run none that is there already.",
+        help="Save every point to this file, or Parquet folder/, as it finishes; skip those already there.",
     ),
 ]
 Tokens = Annotated[
-    str | None, typer.Option("--tokens", metavar="N", help="Of the whole training, such as 15T: its days, GPU-hours.")
+    str | None,
+    typer.Option("--tokens", metavar="N", help="Tokens of the whole training, such as 15T; adds days and GPU-hours."),
 ]
 Price = Annotated[
     str | None,
-    typer.Option("--price", metavar="X", help="Of a GPU for an hour, in any currency: with tokens, the cost."),
+    typer.Option("--price", metavar="X", help="Price of a GPU-hour, in any currency; with --tokens, adds the cost."),
 ]
 
 

@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
 Top = Annotated[
     int | None,
-    typer.Option("--top", metavar="N", help="Layouts to list: default 10; with --days 1, of the size found."),
+    typer.Option("--top", metavar="N", help="Layouts to list. Default: 10; with --days, 1 for the size found."),
 ]
 Keep = Annotated[
-    list[str], typer.Option("--keep", metavar="PATH", help="Leave an axis as it is, such as pipeline.schedule.")
+    list[str],
+    typer.Option("--keep", metavar="PATH", help="Do not vary this axis, such as pipeline.schedule; repeatable."),
 ]
 Values = Annotated[
     list[str],
-    typer.Option("--grid", metavar="PATH=V1,V2,...", help="Choose among these values of an axis, or of any field."),
+    typer.Option("--grid", metavar="PATH=V1,V2,...", help="Values to search for an axis, or for any other field."),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Chart and scenarios: default out/plan_SCENARIO/.")
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Folder for chart and scenarios. Default: out/plan_SCENARIO/."),
 ]
-Wanted = Annotated[
-    str, typer.Option("--objective", metavar="WHAT", help="What to have least of: time, cost or memory.")
-]
+Wanted = Annotated[str, typer.Option("--objective", metavar="WHAT", help="What to minimise: time, cost or memory.")]
 Days = Annotated[
-    float | None, typer.Option("--days", metavar="D", help="How many GPUs train it in so many days? With --max-gpus.")
+    float | None,
+    typer.Option("--days", metavar="D", help="Find how many GPUs train it in this many days; with --max-gpus."),
 ]
 MaxGpus = Annotated[
-    str | None, typer.Option("--max-gpus", metavar="N", help="GPUs that --days may ask for, such as 1024 or 16k.")
+    str | None, typer.Option("--max-gpus", metavar="N", help="Most GPUs that --days may use, such as 1024 or 16k.")
 ]
-NoFiles = Annotated[bool, typer.Option("--no-files", help="Write nothing.")]
+NoFiles = Annotated[bool, typer.Option("--no-files", help="Write no files.")]
 
 
 @command
@@ -65,8 +66,8 @@ def plan(
 ) -> None:
     """Find the layout that trains fastest.
 
-    Searches tp, pp, dp, cp, ep, micro-batch, schedule, chunks, recomputation and sharding. With --json nothing is
-    written unless --out asks for it.
+    Searches tp, pp, dp, cp, ep, micro-batch, schedule, chunks, recomputation and sharding. With --json no files
+    are written unless --out is given.
     """
     from trainsim.study.planning.plan import TOP, Question, plan_for
     from trainsim.study.planning.search import planned

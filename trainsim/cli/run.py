@@ -29,20 +29,22 @@ def run(
     scenario: Names,
     changes: Sets = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where files go. Default: out/SCENARIO__CHANGES/.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for the files. Default: out/SCENARIO__CHANGES/.")
     ] = None,
     files: Files = None,
     ranks: Ranks = None,
     no_files: Annotated[bool, typer.Option("--no-files", help="The same as --files none.")] = False,
     as_json: Json = False,
-    no_fold: Annotated[bool, typer.Option("--no-fold", help="Simulate every rank: slow, the same numbers.")] = False,
+    no_fold: Annotated[
+        bool, typer.Option("--no-fold", help="Simulate every rank individually: slow, same numbers.")
+    ] = False,
     tokens: Tokens = None,
     price: Price = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if it does not fit in memory.")] = False,
 ) -> None:
     """Simulate a step: numbers, charts, a trace and a report.
 
-    A file of several jobs on one machine is run as such. With --json nothing is written unless --files or --out asks.
+    Also takes a file with several jobs on one machine. With --json no files are written without --files or --out.
     """
     kinds = chosen(files, out=out, no_files=no_files, as_json=as_json)
     several = is_of_several_jobs(scenario)

@@ -17,7 +17,7 @@ from trainsim.cli.writing import print_json, print_lines, render, save_figure, s
 if TYPE_CHECKING:
     from trainsim.documents.catalogue import Catalogue
 
-show = typer.Typer(help="Print one thing, with its sources, and draw it if that helps.", no_args_is_help=True)
+show = typer.Typer(help="Print one thing with its sources, and draw it if requested.", no_args_is_help=True)
 Named = Annotated[str, typer.Argument(metavar="NAME", help="A name from `trainsim list`, or a path.")]
 Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it here (.svg, .png, .pdf).")]
 
@@ -25,7 +25,9 @@ Drawing = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Dra
 @show.command("topology")
 def show_topology(
     name: Named,
-    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", help="How many nodes; default: its own.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", help="Number of nodes. Default: that of the topology.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -33,7 +35,7 @@ def show_topology(
         ),
     ] = None,
 ) -> None:
-    """What is in a machine; a picture of it, or its graph as a file."""
+    """What a machine consists of; a picture or graph file of it."""
     from trainsim.hardware.draw import describe
     from trainsim.hardware.graph_files import WRITERS, graph_text
     from trainsim.importers.topology.reading import topology
@@ -83,7 +85,7 @@ def show_gpu(name: Named) -> None:
 
 @show.command("framework")
 def show_framework(name: Named) -> None:
-    """What a framework does of its own accord."""
+    """What a framework does by default."""
     from trainsim.frameworks import FRAMEWORKS, load_framework
 
     load_framework(name)
@@ -120,7 +122,7 @@ def show_kernels(name: Named) -> None:
 
 @show.command("scenario")
 def show_scenario(scenario: Names, changes: Sets = []) -> None:  # noqa: B006
-    """The resolved scenario, and what was derived from what."""
+    """The resolved scenario, and how values were derived."""
     from trainsim.report.resolved import resolved_section
 
     base = load(scenario, changes)
@@ -131,12 +133,12 @@ def show_scenario(scenario: Names, changes: Sets = []) -> None:  # noqa: B006
 def show_schedule(
     name: Named,
     stages: Annotated[int, typer.Option("--stages", metavar="P", help="Pipeline stages.")] = 4,
-    microbatches: Annotated[int, typer.Option("--microbatches", metavar="M", help="Microbatches of a step.")] = 8,
+    microbatches: Annotated[int, typer.Option("--microbatches", metavar="M", help="Microbatches per step.")] = 8,
     chunks: Annotated[int | None, typer.Option("--chunks", metavar="V", help="Virtual stages per rank.")] = None,
     out: Drawing = None,
     as_json: Json = False,
 ) -> None:
-    """The order of a pipeline as a chart, its bubble and its memory."""
+    """The order of a pipeline schedule as a chart, its bubble and its memory."""
     from trainsim.report.gallery import order_of, schedule_section
 
     if as_json:

@@ -16,7 +16,7 @@ def show_step(
     scenario: Name,
     part: Annotated[
         str | None,
-        typer.Argument(metavar="[PART]", help="A pass (F4), a layer of it (F4/12), or times (1.2s-1.3s)."),
+        typer.Argument(metavar="[PART]", help="A pass (F4), a layer of it (F4/12), or a time range (1.2s-1.3s)."),
     ] = None,
     changes: Sets = [],  # noqa: B006
     out: Annotated[

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw it: a .png or .svg file; a folder: speed against memory, too."),
+    typer.Option(
+        "--plot", metavar="FILE", help="Plot to a .png or .svg file; with a folder, speed against memory as well."
+    ),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table here.")]
-Parquet = Annotated[
-    Path | None, typer.Option("--parquet", metavar="FILE", help="Write the table here, for pandas and others.")
-]
+Parquet = Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="Write the table here as Parquet.")]
 
 
 @command
@@ -60,9 +60,9 @@ def sweep(
     backend: Backend = None,
     as_json: Json = False,
 ) -> None:
-    """Run every point of a grid, a file, or samples of ranges.
+    """Run many variants: a grid, a file of points, or random samples.
 
-    A point that cannot run is a row that says why.
+    Points that cannot run stay in the table with the reason.
     """
     from trainsim.study.sweep import run_design
 

@@ -19,7 +19,7 @@ def validate(
         typer.Option(
             "--runs",
             metavar="FILE",
-            help="Runs of your own in a CSV file with the columns of the table that ships; or nanotron, a second one.",
+            help="Your own runs: a CSV file with the columns of the built-in table; or nanotron, a second table.",
         ),
     ] = None,
     source: Annotated[
@@ -27,15 +27,15 @@ def validate(
     ] = [],  # noqa: B006
     left_out: Annotated[
         bool,
-        typer.Option("--left-out", help="Forget what was learnt from each run's source: its software, its fits."),
+        typer.Option("--left-out", help="Hold out each run's source: its software profile and its fits."),
     ] = False,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a row per run here.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per run here.")] = None,
     store: StoreFile = None,
     workers: Workers = None,
     backend: Backend = None,
     as_json: Json = False,
 ) -> None:
-    """Replay published runs and compare them with what was measured.
+    """Simulate published runs and compare with their measurements.
 
     Errors by source, the runs that are furthest off, and why some cannot be replayed.
     """

@@ -10,7 +10,7 @@ NOTABLE = 0.2
 
 def alike(row: LinkUse) -> str:
     """The name of a link, and how many have the same traffic."""
-    return row.name + (f" and {row.equal - 1:,} like it" if row.equal > 1 else "")
+    return row.name + (f" and {row.equal - 1:,} others" if row.equal > 1 else "")
 
 
 def fullness(row: LinkUse, step: float) -> str:

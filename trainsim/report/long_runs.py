@@ -25,7 +25,7 @@ def long_by_jitter(job: Job) -> str | None:
     drawn = "links draw" if not (job.jitter.gpu or job.jitter.kernel) else "GPUs draw"
     classes = f"{'up to ' if drawn == 'links draw' else ''}{ranks:,} of {ranks:,} GPUs are simulated one by one"
     ways = [*_slowest_alone(job), *(["fewer replicas (cluster.nodes)"] if job.parallel.dp > 1 else []), *_ways(job)]
-    return f"This will take long: {drawn} differently (simulation.jitter), so {classes}. Quicker: {'; '.join(ways)}."
+    return f"This will take long: {drawn} differently (simulation.jitter), so {classes}. Faster: {'; '.join(ways)}."
 
 
 def _slowest_alone(job: Job) -> Iterator[str]:
@@ -34,7 +34,7 @@ def _slowest_alone(job: Job) -> Iterator[str]:
         paces = slow_gpus(job)
         rank = int(np.argmax(paces))
         slow = f"{{slow: {{rank: {rank}, factor: {paces[rank]:.4f}}}}}"
-        yield f"the slowest GPU alone, about as long a step: simulation.jitter: 0, and in what_if - {slow}"
+        yield f"only the slowest GPU, with about the same step time: simulation.jitter: 0, and in what_if - {slow}"
 
 
 def why_long(job: Job) -> str:
@@ -42,8 +42,8 @@ def why_long(job: Job) -> str:
     steps = f" of {job.steps} steps each" if job.steps > 1 else ""
     passes = f"{job.training.microbatches:,} microbatches{steps} through {job.model.layers:,} layers"
     every = {"op": ", kernel by kernel", "layer": ", layer by layer"}.get(job.detail, "")
-    alone = "" if job.fold and not job.jitter.any else f", on each of {job.parallel.ranks:,} ranks by itself"
-    return f"This takes a while: {passes}{every}{alone}. Quicker: {'; '.join(_ways(job))}."
+    alone = "" if job.fold and not job.jitter.any else f", on each of {job.parallel.ranks:,} ranks separately"
+    return f"This will take a while: {passes}{every}{alone}. Faster: {'; '.join(_ways(job))}."
 
 
 def _ways(job: Job) -> Iterator[str]:

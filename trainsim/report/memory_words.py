@@ -31,8 +31,8 @@ def verdict(use: MemoryUse) -> str:
 
 def room(use: MemoryUse) -> str:
     """Where the capacity comes from: the memory of the GPU, what programs see of it, what others keep."""
-    parts = [f"a GPU has {format_bytes(use.nominal)}, of which programs see {format_bytes(use.usable)}"]
-    parts += [f"others keep {format_bytes(use.reserved)} of that (reserved_memory)"] * (use.reserved > 0)
+    parts = [f"a GPU has {format_bytes(use.nominal)}, of which programs can use {format_bytes(use.usable)}"]
+    parts += [f"other processes hold {format_bytes(use.reserved)} of that (reserved_memory)"] * (use.reserved > 0)
     return "; ".join(parts) if use.nominal else ""
 
 

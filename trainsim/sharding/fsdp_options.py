@@ -14,16 +14,19 @@ UNITS: Option[str | int | None] = Option(
     "units",
     None,
     "units",
-    "which modules are gathered and reduced together; left out: layers, and the rest as the root",
+    "which modules are gathered and reduced together; default: layers, with the rest as the root",
 )
 RESHARD: Option[bool | int | None] = Option(
     "reshard_after_forward", None, "flag or group", "false keeps parameters gathered until their backward"
 )
 FORWARD_PREFETCH: Option[bool | int | None] = Option(
-    "forward_prefetch", None, "flag or units", "units that a forward gathers ahead explicitly"
+    "forward_prefetch", None, "flag or units", "units prefetched explicitly in forward"
 )
 BACKWARD_PREFETCH: Option[str | int | None] = Option(
-    "backward_prefetch", None, "prefetch", "when the gather for the next unit of a backward is issued, or for how many"
+    "backward_prefetch",
+    None,
+    "prefetch",
+    "when the gather for the next unit in backward is issued, or how many units ahead",
 )
 LIMIT: Option[bool | None] = Option(
     "limit_all_gathers", None, "flag", "FSDP1: false lets the host run ahead, so that more units are gathered at once"
@@ -32,7 +35,7 @@ GATHER_DTYPE: Option[str | None] = Option(
     "gather_dtype",
     None,
     ("fp8", "bf16", "fp16", "fp32"),
-    "of parameters on the wire; fp8: of the linear layers that compute in it",
+    "dtype of parameters on the wire; fp8: for the linear layers that compute in it",
 )
 SYNC: Option[str | None] = Option(
     "sync", None, ("every", "last"), "whether gradients are reduced after every micro-batch or after the last one"

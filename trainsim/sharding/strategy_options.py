@@ -77,9 +77,9 @@ REDUCE_BUCKET: Option[float | None] = Option(
     "reduce_bucket",
     None,
     "count",
-    "elements of gradients that are reduced together; left out: the framework's",
+    "gradient elements that are reduced together; default: the framework's",
     Automatic(lambda hidden: hidden**2, "hidden^2"),
 )
 SHARD_SIZE: Option[int | None] = Option(
-    "shard_size", None, "group", "ranks that share states; left out: the replicas of a node"
+    "shard_size", None, "group", "ranks that shard states among themselves; default: the replicas of a node"
 )

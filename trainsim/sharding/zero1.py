@@ -18,14 +18,14 @@ from trainsim.sharding.strategy import Derived, Refusal, Strategy
 from trainsim.sharding.strategy_options import REDUCE_BUCKET, Option
 
 INSTANCES = Option(
-    "instances", 1, "degree", "groups that share optimizer states among themselves only (Megatron-LM's instances)"
+    "instances", 1, "degree", "groups that shard optimizer states only among themselves (Megatron-LM's instances)"
 )
 
 GATHER_OVERLAP: Option[bool | None] = Option(
     "parameter_gather_overlap",
     None,
     "flag",
-    "updated parameters are gathered under the next forward (--overlap-param-gather); left out: the framework's",
+    "updated parameters are gathered during the next forward (--overlap-param-gather); default: the framework's",
 )
 
 

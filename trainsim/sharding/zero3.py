@@ -38,25 +38,25 @@ PREFETCH: Number = Option(
     "prefetch_bucket",
     None,
     "count or 0",
-    "elements gathered ahead of each module",
+    "elements prefetched per module",
     Automatic(lambda hidden: 9 * hidden**2 // 10, "0.9 hidden^2"),
 )
-MAX_LIVE: Number = Option("max_live_parameters", None, "count or 0", "elements that are gathered at most")
+MAX_LIVE: Number = Option("max_live_parameters", None, "count or 0", "the most elements gathered at once")
 REUSE: Number = Option(
-    "reuse_distance", None, "count or 0", "elements between two uses of a parameter for which it stays"
+    "reuse_distance", None, "count or 0", "distance in elements between two uses of a parameter up to which it stays"
 )
 PERSISTENT: Number = Option(
     "persistence_threshold",
     None,
     "count or 0",
-    "elements up to which a parameter is never given back",
+    "size up to which a parameter is never released",
     Automatic(lambda hidden: 10 * hidden, "10 hidden"),
 )
 SUB_GROUP: Number = Option(
     "sub_group",
     None,
     "count",
-    "elements of a shard that are updated at once (sub_group_size); left out: the framework's",
+    "elements of a shard that are updated at once (sub_group_size); default: the framework's",
 )
 SECONDARY: Option[int | None] = Option(
     "secondary_partition", None, "group", "hpZ: ranks that share a second copy of the parameters"

@@ -119,7 +119,7 @@ class Explanation:
         verb = "save" if option.saves >= 0 else "cost"
         ends = f"{verb} {format_time(abs(option.saves))} of {format_time(self.step)}"
         if not option.same_training:
-            ends += " per as many tokens"
+            ends += " per the same number of tokens"
         if not option.fits:
             ends += " but does not fit in memory"
         if option.kind == LAYERS:
@@ -155,7 +155,7 @@ class Explanation:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        return "; ".join(map(self.sentence, self.actions[:3])) or "no change that was tried saves anything"
+        return "; ".join(map(self.sentence, self.actions[:3])) or "no change tried saves anything"
 
     def __rich__(self) -> RenderableType:
         from trainsim.study.explain_sections import explanation

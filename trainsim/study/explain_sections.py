@@ -30,7 +30,7 @@ def explanation(explained: Explanation) -> list[Section]:
         Section(explained.name, (Paragraph(title),)),
         _losses(explained),
         _actions(explained),
-        Section("What 10 % more would save, and twice as fast", (_resources(explained),)),
+        Section("What a 10 % faster and a twice as fast part would save", (_resources(explained),)),
         Section("Critical path, by kind", (_path(explained),)),
     ]
 
@@ -52,7 +52,7 @@ def _losses(explained: Explanation) -> Section:
 def _actions(explained: Explanation) -> Section:
     """The changes worth making; under each what to write on the command line."""
     best = explained.actions[:LISTED]
-    blocks: list[Block] = [Paragraph("none of the changes that were tried saves anything")]
+    blocks: list[Block] = [Paragraph("none of the changes tried saves anything")]
     if best:
         table = Table(
             columns=(
@@ -71,7 +71,7 @@ def _actions(explained: Explanation) -> Section:
     if explained.refused:
         blocks.append(Paragraph(f"not possible here: {'; '.join(explained.refused)}", "quiet"))
     note = "each was run; savings are per token: for as many sequences as a step trains on now"
-    return Section("What would pay most", tuple(blocks), note)
+    return Section("What would help most", tuple(blocks), note)
 
 
 def _action(explained: Explanation, number: int, saving: Saving) -> tuple[Cell, ...]:

@@ -19,12 +19,12 @@ CAUSES: Mapping[str, Change] = {
 """What can be taken away, and how."""
 
 WORDS = {
-    "imbalance": "stages slower than the mean",
+    "imbalance": "stages slower than average",
     "messages": "messages between stages",
     "communication": "collectives of layers and of gradients, offload",
-    "stragglers": "slow or delayed (what_if), or drawn so (jitter)",
-    "schedule": "filling and draining",
-    "interaction": "several of these at once",
+    "stragglers": "slow or delayed (what_if), or drawn as such (jitter)",
+    "schedule": "pipeline fill and drain",
+    "interaction": "combined effects of these",
 }
 """Each cause for people."""
 

@@ -53,7 +53,7 @@ def _rules(table: MemoryTable) -> Section:
         f"{table.model.name}, {training.micro_batch} x {training.sequence_length:,} tokens; "
         "bytes per parameter of arXiv 1910.02054, activations of arXiv 2205.05198"
     )
-    return Section("What the rules say", (Table(columns=columns, rows=rows),), note)
+    return Section("Rules of thumb", (Table(columns=columns, rows=rows),), note)
 
 
 def _grid(table: MemoryTable, gpus: int) -> Section:

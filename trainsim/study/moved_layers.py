@@ -35,8 +35,8 @@ class Slowest:
 
     def __str__(self) -> str:
         if not self.matters:
-            return "all stages have equally much to do" if len(self.busy) > 1 else "there is one stage"
-        return f"stage {self.stage} is {self.excess:.1%} slower than the mean because {self.reason}"
+            return "all stages have the same amount of work" if len(self.busy) > 1 else "there is one stage"
+        return f"stage {self.stage} is {self.excess:.1%} slower than average because {self.reason}"
 
     @property
     def matters(self) -> bool:
@@ -65,7 +65,7 @@ def _reason(result: Result, rank: int) -> str:
     if any(isinstance(w, Slow) and _touches(result, w, rank) for w in result.job.what_if):
         return "of a slow GPU (what_if)"
     if layers[rank] > float(np.mean(layers)):
-        return f"it has {layers[rank]} layers, the mean {np.mean(layers):.3g}"
+        return f"it has {layers[rank]} layers, {np.mean(layers):.3g} on average"
     if seconds[rank] > float(np.mean(seconds)) * (1 + NEAR_MEAN):
         return "its layers are larger than those of other stages"
     if any(s.head for s in stages):

@@ -25,4 +25,4 @@ def closed_form(result: Analysis) -> Section:
         rows=(*rows, ("step", both.seconds, both.simulated, both.simulated - both.seconds)),
     )
     verdict = f"the simulation is {both.difference:+.1%}: {both.explanation}"
-    return Section("Closed form beside the simulation", (Paragraph(verdict), table))
+    return Section("Closed form and simulation", (Paragraph(verdict), table))

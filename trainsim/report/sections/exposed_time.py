@@ -35,7 +35,9 @@ def exposed_time(result: StepAnalysis) -> Section:
         rows=tuple(_rows(result, step)),
     )
     whole = Bar(tuple(Part(value / step, PARTS[part]) for part, value in result.breakdown.items() if value > 0))
-    return Section("Where the time goes", (Stacked(whole), table), "exposed time of the mean rank; adds up to the step")
+    return Section(
+        "Where the time goes", (Stacked(whole), table), "exposed time, averaged over ranks; adds up to the step"
+    )
 
 
 def _rows(result: StepAnalysis, step: float) -> Iterator[tuple[Cell, ...]]:

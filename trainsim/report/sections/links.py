@@ -21,7 +21,7 @@ def full_links(result: Analysis) -> Section | None:
         for row in result.link_traffic.rows
         if row.is_network and row.nearly_full_s >= NOTABLE * step
     )
-    return Section("Nearly full links of the network", (Bullets(lines),)) if lines else None
+    return Section("Nearly saturated network links", (Bullets(lines),)) if lines else None
 
 
 @section("links", place=62, shown_by=(PAGE,), needs=Analysis)

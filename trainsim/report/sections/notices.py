@@ -1,4 +1,4 @@
-"""What to know before believing the numbers."""
+"""What to know before trusting the numbers."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def rollout(result: Analysis) -> Section | None:
     """Seconds of its parts beside those of training, the sequences that run at once, and their cache."""
     if result.rollout is None:
         return None
-    return Section("Rollout", (Figures(tuple(_figures(result))),), "what the step generates before it trains on it")
+    return Section("Rollout", (Figures(tuple(_figures(result))),), "generation before training")
 
 
 def _figures(result: Analysis) -> Iterator[Figure]:
@@ -38,5 +38,5 @@ def _figures(result: Analysis) -> Iterator[Figure]:
     waves = f"in {format_number_of(use.waves, 'wave')}, {use.iterations} iterations"
     again = f", {use.preemptions} preempted" if use.preemptions else ""
     yield Figure("running", format_number_of(use.running_sequences, "sequence"), f"{engines}, {waves}{again}")
-    cache = f"of {format_bytes(use.cache_bytes)}; {use.cache_unused:.1%} of it without a token in the mean"
+    cache = f"of {format_bytes(use.cache_bytes)}; {use.cache_unused:.1%} of it empty on average"
     yield Figure("KV cache", format_bytes(use.cache_peak_bytes), cache)

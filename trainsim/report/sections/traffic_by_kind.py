@@ -39,5 +39,5 @@ def traffic(result: Analysis) -> Section | None:
             for kind, kind_traffic in some.items()
         ),
     )
-    note = "mean rank, one step; late peers: time until the last rank joins; exposed: not hidden by computation"
+    note = "averaged over ranks, one step; late peers: time until the last rank joins; exposed: not overlapped"
     return Section("Communication", (table,), note)

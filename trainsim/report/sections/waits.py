@@ -38,7 +38,7 @@ def waits(result: StepAnalysis) -> Section | None:
         ),
         rows=tuple(_row(wait, step) for wait in some[:LONGEST]),
     )
-    return Section("Who waits for whom", (table,), "mean rank of a stage, whole step, longest first")
+    return Section("Who waits for whom", (table,), "averaged over the ranks of a stage, whole step, longest first")
 
 
 def _row(wait: StageWait, step: float) -> tuple[Cell, ...]:

@@ -101,7 +101,8 @@ def _now(planned: Plan) -> str:
     """How the scenario as it is compares."""
     now = planned.now
     if now is None:
-        return f"The scenario itself cannot run: {planned.not_now}" if planned.not_now else "The scenario itself was not run."
+        not_now = f"cannot run: {planned.not_now}" if planned.not_now else "was not run."
+        return f"The scenario itself {not_now}"
     measured = now.ran.measured
     if now.layout == planned.best.layout:
         return "The first one is the scenario itself."
