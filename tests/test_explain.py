@@ -128,14 +128,14 @@ def test_a_larger_batch_is_compared_for_as_many_tokens(explained):
     assert larger.changes == {"training.global_batch": 2 * batch}
     assert larger.saves == pytest.approx(explained.step - step / 2)
     assert 0 < larger.saves < explained.step  # its step is longer, and yet it saves
-    assert "per as many tokens" in explained.sentence(larger)
+    assert "for the same number of tokens" in explained.sentence(larger)
 
 
 def test_the_slow_stage_and_the_layer_to_move_are_named(explained):
     best = next(option for option in explained.actions if option.kind == "layers")
     text = explained.sentence(best)
     assert text.startswith("stage 1 is ")
-    assert "slower than the mean because it has 3 layers, the mean 2" in text
+    assert "slower than average because it has 3 layers, 2 on average" in text
     assert "one layer moved to stage 3 would save" in text
     assert best.changes["pipeline.layout"] == [2, 2, 2, 2]
 

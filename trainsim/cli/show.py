@@ -138,7 +138,7 @@ def show_schedule(
     out: Drawing = None,
     as_json: Json = False,
 ) -> None:
-    """The order of a pipeline schedule as a chart, its bubble and its memory."""
+    """The order of a pipeline as a chart, its bubble and memory."""
     from trainsim.report.gallery import order_of, schedule_section
 
     if as_json:

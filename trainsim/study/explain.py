@@ -119,7 +119,7 @@ class Explanation:
         verb = "save" if option.saves >= 0 else "cost"
         ends = f"{verb} {format_time(abs(option.saves))} of {format_time(self.step)}"
         if not option.same_training:
-            ends += " per the same number of tokens"
+            ends += " for the same number of tokens"
         if not option.fits:
             ends += " but does not fit in memory"
         if option.kind == LAYERS:
