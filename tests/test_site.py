@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from website import gallery
 from website.links import CODE, LINK, PAGES, ROOT, relinked
 from website.notebooks import filled, notebook_page, notebooks
 from website.pages import generated
@@ -64,7 +65,7 @@ def links(text: str) -> Iterator[str]:
                 yield found["target"]
 
 
-@pytest.mark.parametrize("name", ["links", "key", "words", "descriptions"])
+@pytest.mark.parametrize("name", ["links", "gallery", "key", "words", "descriptions"])
 def test_examples_of_docstrings(name: str) -> None:
     assert doctest.testmod(import_module(f"website.{name}")).attempted > 0
     assert not doctest.testmod(import_module(f"website.{name}")).failed
@@ -73,7 +74,7 @@ def test_examples_of_docstrings(name: str) -> None:
 def test_every_page_is_in_the_navigation_once() -> None:
     made = {name for name, _ in generated() if name.endswith(".md")}
     there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | set(PAGES.values()) | made
-    there |= {f"notebooks/{path.stem}.md" for path in notebooks()}
+    there |= {f"notebooks/{path.stem}.md" for path in notebooks()} | {gallery.PAGE}
     listed = list(navigation(configuration()["nav"]))
     assert sorted(set(listed)) == sorted(listed), "a page stands there twice"
     assert set(listed) - there == set(), "pages of `nav` in mkdocs.yml that are not there"
@@ -114,6 +115,21 @@ def test_links_of_a_page_that_moved_still_lead_to_the_same_place() -> None:
     )
     assert relinked("[v](../README.md)", written="docs/a.md", shown="a.md", add=add) == "[v](index.md)"
     assert asked == ["scenarios/hsdp.yaml"]
+
+
+def test_the_gallery_has_every_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is run for it is tried with one; the others are run by the build."""
+    monkeypatch.setattr(gallery, "KEPT", tmp_path)
+    figures, picture = gallery.shown_scenario(ROOT / "scenarios" / "ds_zero1.yaml")
+    assert gallery.shown_scenario(ROOT / "scenarios" / "ds_zero1.yaml") == (figures, picture), "what was kept"
+    assert picture.startswith(b"\x89PNG")
+    assert {"step", "MFU", "bubble", "memory"} <= set(figures)
+    page = gallery.page(dict.fromkeys((path.stem for path in gallery.scenario_files()), figures))
+    for path in gallery.scenario_files():
+        words = " ".join(gallery.comment(path.read_text(encoding="utf-8")))
+        assert len(words) > 40, f"{path.name} does not say at its beginning what it is"
+        assert f"\n## {path.stem}\n" in page
+        assert words in page
 
 
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)

@@ -16,6 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from website import gallery
 from website.links import PAGES, ROOT, relinked
 from website.notebooks import filled, notebook_page, notebooks
 from website.pages import generated
@@ -62,6 +63,7 @@ def _made() -> Iterator[tuple[str, str | bytes]]:
         yield f"notebooks/{path.name}", path.read_bytes()
         yield from ((f"notebooks/{name}", picture) for name, picture in made.pictures.items())
     yield from generated()
+    yield from gallery.pages()
 
 
 def _written(shown: str) -> str:
