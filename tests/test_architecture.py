@@ -50,6 +50,7 @@ ORDER = [  # strict: a package imports from those before it and from itself, so 
     "importers",
     "exporters",
     "memory",
+    "notebook",
     "cli",
     "__init__",
     "__main__",

@@ -11,6 +11,7 @@ Everything public is found here and imported when it is first used, so that ``im
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,10 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return globals().setdefault(name, _find(_HOME[name]))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+if "IPython" in sys.modules:
+    import_module(f"{__name__}.notebook").register()
 
 
 def __dir__() -> list[str]:

@@ -39,7 +39,7 @@ def sections_of(swept: Sweep) -> list[Section]:
     """The points, and the summary where there is something to compare."""
     summary = swept.summary()
     sections = [_points(swept, summary)]
-    return sections if summary.ran < 2 else [*sections, _summary(summary)]
+    return sections if summary.ran < 2 else [*sections, summary_section(summary)]
 
 
 def _points(swept: Sweep, summary: Summary) -> Section:
@@ -133,7 +133,7 @@ def _measured(point: SweptPoint, reasons: list[str]) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def _summary(summary: Summary) -> Section:
+def summary_section(summary: Summary) -> Section:
     figures = tuple(_figures(summary))
     blocks: list[Block] = [Figures(figures)] if figures else []
     if not summary.fit:

@@ -56,6 +56,12 @@ def css() -> str:
     return (files("trainsim.tables") / "templates" / "page.css").read_text()
 
 
+@cache
+def card_css() -> str:
+    """The style of cards: that of pages, on paper of their own, and dark where the notebook's theme is."""
+    return css() + (files("trainsim.tables") / "templates" / "card.css").read_text()
+
+
 def fragment(table: Table) -> str:
     """A table as a piece of HTML with its style: what a notebook shows."""
     return card([Section(table.title, (table,))])
@@ -63,7 +69,7 @@ def fragment(table: Table) -> str:
 
 def card(sections: Iterable[Section], title: str = "") -> str:
     """Sections as a piece of HTML with its style: what a notebook shows."""
-    return environment().get_template("card.html").render(title=title, sections=tuple(sections), css=css())
+    return environment().get_template("card.html").render(title=title, sections=tuple(sections), css=card_css())
 
 
 def page(sections: Iterable[Section], title: str, *, script: str = "", style: str = "") -> str:
