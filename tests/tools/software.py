@@ -9,7 +9,7 @@ from trainsim.frameworks.software import softwares
 
 def table() -> Iterator[str]:
     """The rows in their order, as Markdown."""
-    yield "| software | sharding | profile | where it stands in: what is assumed |"
+    yield "| software | sharding | profile | if it stands in: what is assumed |"
     yield "|---|---|---|---|"
     for row in softwares():
         sharding = ", ".join(row.sharding) or "any"
