@@ -71,10 +71,8 @@ def _activity(event: Event, launches: KernelLaunches, marks: StepMarks) -> GpuAc
     if event.kind not in COPIES:
         if is_communication(event.name):
             record, kind = record_of(event.name, event.args, launch.record, launch.annotation), ""
-        elif launch.at_ns >= 0:
-            kind = launch.phase or "forward"
         else:
-            kind = phase_of_kernel(event.name)
+            kind = launch.phase or phase_of_kernel(event.name)
     stream = event.args.get("stream")
     return GpuActivity(
         stream=str(event.thread[1] if stream is None else stream),

@@ -21,6 +21,10 @@ LATE = "wait for the host"
 """What a gap is called in which the GPU had nothing to do, since the host had not launched it yet."""
 AFTER = "start after communication"
 """What the time is called from the end of a collective that kernels waited for to the first of these."""
+PROMPT_NS = 100_000
+"""Nanoseconds after the end of a collective in which kernels begin that were waiting for it."""
+BEFORE = -(1 << 62)
+"""When a message from another rank began, as far as a wait for it is concerned: it does not matter."""
 REST = "until the next step"
 WAYS = {True: Messages("forward", 1), False: Messages("backward", -1), None: Messages("message", 1)}
 
@@ -34,10 +38,11 @@ class RankChains(NamedTuple):
 
 
 class ChainMaker:
-    """Makes spans of the activities of one rank; *begun* has when each collective really began, by identity."""
+    """Makes spans of the activities of one rank; *begun* has when each collective really began, by identity, and
+    *arrivals* the ends of messages to each rank, by its number."""
 
-    def __init__(self, groups: ProcessGroups, begun: Mapping[int, int]):
-        self.groups, self.begun = groups, begun
+    def __init__(self, groups: ProcessGroups, begun: Mapping[int, int], arrivals: Mapping[int, Sequence[int]]):
+        self.groups, self.begun, self.arrivals = groups, begun, arrivals
 
     def chains(
         self, rank: int, number: int, activities: Sequence[GpuActivity], passes: Sequence[KernelPass], end: int
@@ -59,7 +64,7 @@ class ChainMaker:
         own[COMPUTE].sort(key=_by_begin)
         computed, lost = self._spans(rank, COMPUTE, own[COMPUTE])
         computed = _with_updates(computed, [activity.step for activity, _ in own[COMPUTE]])
-        waits = _Waits(rank, spans)
+        waits = _Waits(rank, spans, self.arrivals.get(number, ()))
         filled = [*waits.filled(computed, [activity.launched_ns for activity, _ in own[COMPUTE]])]
         return RankChains([*spans, *filled, waits.rest(computed, end)], carriers, cut + lost)
 
@@ -148,9 +153,9 @@ def _with_updates(computed: list[MeasuredSpan], steps: Sequence[int]) -> list[Me
 class _Waits:
     """Why the compute chain of a rank is idle: gaps that the host left, and what follows a collective."""
 
-    def __init__(self, rank: int, others: Sequence[MeasuredSpan]):
+    def __init__(self, rank: int, others: Sequence[MeasuredSpan], arrivals: Sequence[int]):
         self.rank = rank
-        talks = sorted((s.end_ns, s.posted_ns) for s in others if s.payloads)
+        talks = sorted([*((s.end_ns, s.posted_ns) for s in others if s.payloads), *((end, BEFORE) for end in arrivals)])
         self.ends, self.begins = [end for end, _ in talks], [begin for _, begin in talks]
 
     def filled(self, computed: Sequence[MeasuredSpan], launched: Sequence[int]) -> Iterator[MeasuredSpan]:
@@ -159,16 +164,23 @@ class _Waits:
         free: int | None = None
         for span, launch in zip(computed, launched, strict=True):
             if free is not None and span.posted_ns > free:
-                yield from self._gap(free, span, late=launch > free)
+                yield from self._gap(free, span, launched=launch)
             yield span
             free = span.end_ns
 
-    def _gap(self, since: int, span: MeasuredSpan, *, late: bool) -> Iterator[MeasuredSpan]:
+    def _gap(self, since: int, span: MeasuredSpan, *, launched: int) -> Iterator[MeasuredSpan]:
+        """What fills the gap from *since* to *span*: nothing where it is not known what the GPU waited for."""
         k = bisect_right(self.ends, span.posted_ns) - 1
-        if k >= 0 and self.ends[k] > since:
+        over = self.ends[k] if k >= 0 else since
+        late = launched > since
+        if over > since and (launched > over or span.posted_ns - over <= PROMPT_NS):
+            for j in range(bisect_right(self.ends, since), k):
+                if BEFORE < self.begins[j] <= since < self.ends[j] < over:  # it was waited for before this one
+                    since = self.ends[j]
+                    yield self._host(AFTER, since, since, span)
             if late and self.begins[k] > since:
                 yield self._host(LATE, since, self.begins[k], span)
-            yield self._host(AFTER, self.ends[k], span.posted_ns, span)
+            yield self._host(LATE if launched > over else AFTER, over, span.posted_ns, span)
         elif late:
             yield self._host(LATE, since, span.posted_ns, span)
 

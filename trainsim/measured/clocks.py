@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from trainsim.contracts.instructions import SEND
 from trainsim.measured.activities import GpuActivity
 
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
@@ -107,6 +108,37 @@ def _apart(common: Sequence[Meeting], shift: Mapping[int, int]) -> int:
         ends = [activity.end_ns + shift[rank] for rank, activity in meeting]
         spans.append(max(ends) - min(ends))
     return round(median(spans)) if spans else 0
+
+
+class MeasuredMessage(NamedTuple):
+    """A message as its sender saw it, on the clock of all; and as its receiver did, if that has a kernel for it."""
+
+    target: int
+    begin_ns: int
+    end_ns: int
+    received: GpuActivity | None
+
+
+def messages(by_rank: Mapping[int, Sequence[GpuActivity]], shift: Mapping[int, int]) -> Iterator[MeasuredMessage]:
+    """The messages whose receiver is known: the k-th from one rank to another is the k-th that this one receives from
+    there, if there are as many in a step."""
+    sent: dict[tuple[int, int, int], list[GpuActivity]] = {}
+    received: dict[tuple[int, int, int], list[GpuActivity]] = {}
+    for rank, activities in by_rank.items():
+        for activity in activities:
+            record = activity.record
+            if record is None or record.operation != SEND:
+                continue
+            if record.target not in (-1, rank):
+                sent.setdefault((rank, record.target, activity.step), []).append(activity)
+            elif record.source not in (-1, rank):
+                received.setdefault((record.source, rank, activity.step), []).append(activity)
+    for key, own in sent.items():
+        others = received.get(key, [])
+        pairs = others if len(others) == len(own) else [None] * len(own)
+        for activity, other in zip(own, pairs, strict=True):
+            by = shift.get(key[0], 0)
+            yield MeasuredMessage(key[1], activity.begin_ns + by, activity.end_ns + by, other)
 
 
 def shifted(activity: GpuActivity, by: int) -> GpuActivity:

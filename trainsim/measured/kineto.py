@@ -11,7 +11,7 @@ from trainsim.contracts.measured_trace import MeasuredTrace
 from trainsim.errors import ScenarioError
 from trainsim.measured.activities import EXTENSIONS, GpuActivity, activities_of, rank_of_name
 from trainsim.measured.chains import ChainMaker
-from trainsim.measured.clocks import Clocks, aligned, meetings, shifted
+from trainsim.measured.clocks import Clocks, aligned, meetings, messages, shifted
 from trainsim.measured.marked_steps import ChosenSteps, StepMarks, chosen_steps
 from trainsim.measured.passes import passes_of
 from trainsim.measured.process_groups import ProcessGroups
@@ -50,16 +50,18 @@ def measured(files: Sequence[ProfiledFile], request: TraceRequest) -> MeasuredTr
     inside = {rank: _inside(own, chosen) for rank, own in by_rank.items()}
     common = list(meetings(inside))
     clocks = aligned(inside, common)
-    begun = _begun(common, clocks)
+    begun, arrivals = _begun(common, clocks), dict[int, list[int]]()
+    for message in messages(inside, clocks.shift):
+        arrivals.setdefault(message.target, []).append(message.end_ns)
+        begun |= {} if message.received is None else {id(message.received): message.begin_ns}
     groups = ProcessGroups(file.distributed for file in files)
-    maker, spans, carriers, cut = ChainMaker(groups, {}), list[MeasuredSpan](), dict[str, Messages](), 0
+    spans, carriers, cut = list[MeasuredSpan](), dict[str, Messages](), 0
     for place, rank in enumerate(sorted(inside)):
         by = clocks.shift[rank]
         own = [shifted(activity, by) for activity in inside[rank]]
         begins = {id(new): begun[id(old)] for new, old in zip(own, inside[rank], strict=True) if id(old) in begun}
         end = _end(by_rank[rank], inside[rank], chosen) + by
-        maker = ChainMaker(groups, begins)
-        made = maker.chains(place, rank, own, _passes(own), end)
+        made = ChainMaker(groups, begins, arrivals).chains(place, rank, own, _passes(own), end)
         spans, carriers, cut = spans + made.spans, carriers | made.carriers, cut + made.cut_ns
     ranks = tuple(sorted(inside))
     trace = trace_of_spans(spans, stages=[groups.stage(rank) for rank in ranks], messages=carriers, observed=True)

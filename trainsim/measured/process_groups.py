@@ -47,14 +47,19 @@ class ProcessGroups:
         self.about: dict[str, str] = {}
         self.members: dict[str, tuple[int, ...]] = {}
         self.world = 0
+        pipelines: list[set[int]] = []
         for info in infos:
             listed = info.get("pg_config")
             size = info.get("world_size")
             self.world = max(self.world, size if isinstance(size, int) else 0)
             for entry in map(mapping, listed if isinstance(listed, list) else []):
                 name = str(entry.get("pg_name", ""))
-                self.about.setdefault(name, str(entry.get("pg_desc", "")))
-                self.members.setdefault(name, ranks_of(entry.get("ranks")))
+                about, ranks = str(entry.get("pg_desc", "")), ranks_of(entry.get("ranks"))
+                self.about.setdefault(name, about)
+                self.members.setdefault(name, ranks)
+                if kind_of_name(about or name) == "pp" and len(ranks) > 1:
+                    pipelines.append(set(ranks))
+        self.pipelines = _joined(pipelines)
 
     def kind(self, record: CollectiveRecord) -> str:
         """What the collective is for."""
@@ -77,8 +82,14 @@ class ProcessGroups:
         return "tp" if next_to and across else "dp"
 
     def stage(self, rank: int) -> int:
-        """The place of a rank in its pipeline, where a group that is listed tells."""
-        for name, ranks in self.members.items():
-            if rank in ranks and kind_of_name(self.about.get(name, "") or name) == "pp" and len(ranks) > 1:
-                return ranks.index(rank)
-        return 0
+        """The place of a rank in its pipeline, where groups that are listed tell."""
+        return next((ranks.index(rank) for ranks in self.pipelines if rank in ranks), 0)
+
+
+def _joined(groups: Iterable[set[int]]) -> list[list[int]]:
+    """Groups that share ranks as one, in rising order: pairs of neighbours are a pipeline together."""
+    out: list[set[int]] = []
+    for group in groups:
+        apart = [other for other in out if not other & group]
+        out = [*apart, group.union(*(other for other in out if other & group))]
+    return [sorted(ranks) for ranks in out]
