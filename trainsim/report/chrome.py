@@ -19,11 +19,11 @@ import numpy as np
 
 from trainsim.contracts.record import Label
 from trainsim.contracts.trace import Trace
-from trainsim.report.trace_file import write
+from trainsim.report.trace_file import quoted, write
 from trainsim.report.trace_head import head, numbers_of
 from trainsim.report.trace_kernels import HOST, Kernels, kernels_of
 from trainsim.report.trace_marks import arrows, passes, step_begins, steps
-from trainsim.report.trace_spans import BEGIN, LENGTH, MICROBATCH, WAITED, ChainSpans, SpanText, arguments, quoted
+from trainsim.report.trace_spans import BEGIN, LENGTH, MICROBATCH, WAITED, ChainSpans, SpanText
 from trainsim.report.trace_tracks import MAIN, Tracks, heads, nanoseconds, thread_names, tracks_of
 from trainsim.report.windows import few_of
 from trainsim.units import format_time
@@ -117,7 +117,7 @@ def _piece(kernels: Kernels, rank: int, label: Label, thread: int) -> SpanText:
     stream = f'"stream":{thread},' if shown.category != HOST else ""
     text = (
         f',\n{{"ph":"X","cat":"{shown.category}","name":{quoted(shown.name)},"pid":{rank},"tid":{thread},"ts":%.3f,'
-        f'"dur":%.3f,"args":{{{stream}{known(label)}{waits}{arguments(kernels.record(label, rank))}}}}}'
+        f'"dur":%.3f,"args":{{{stream}{known(label)}{waits}{kernels.recorded(label, rank)}}}}}'
     )
     return SpanText(text, (BEGIN, LENGTH, MICROBATCH, WAITED) if waits else (BEGIN, LENGTH, MICROBATCH))
 

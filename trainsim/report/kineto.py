@@ -21,7 +21,7 @@ from trainsim.contracts.record import Label
 from trainsim.contracts.trace import Bools, Ints, Trace
 from trainsim.errors import InvalidPlan
 from trainsim.report.chrome import excerpt, known, span_count
-from trainsim.report.trace_file import write
+from trainsim.report.trace_file import quoted, write
 from trainsim.report.trace_head import device_of, head, numbers_of
 from trainsim.report.trace_kernels import COPY, HOST, ON_HOST, JobKernels, Kernels
 from trainsim.report.trace_launches import LaunchTimes, OnStreams, launch_events, launches
@@ -34,8 +34,6 @@ from trainsim.report.trace_spans import (
     WAITED,
     ChainSpans,
     SpanText,
-    arguments,
-    quoted,
 )
 from trainsim.report.trace_tracks import (
     COMPUTE_STREAM,
@@ -131,7 +129,7 @@ def _piece(kernels: Kernels, rank: int, device: int, label: Label, thread: int) 
     """The event of a label's spans on a thread, and where the arrow of its launch ends."""
     shown = kernels.shown(label)
     start = f',\n{{"ph":"X","cat":"{shown.category}","name":{quoted(shown.name)},"pid":'
-    about = f"{known(label)}{arguments(kernels.record(label, rank))}}}}}"
+    about = f"{known(label)}{kernels.recorded(label, rank)}}}}}"
     if shown.category == HOST:
         text = f'{start}{HOST_PROCESS + rank},"tid":{thread},"ts":%.3f,"dur":%.3f,"args":{{{about}'
         return SpanText(text, (BEGIN, LENGTH, MICROBATCH))

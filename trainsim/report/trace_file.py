@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -38,3 +40,13 @@ def _batches(parts: Iterable[str], characters: int = 1 << 20) -> Iterator[bytes]
             yield "".join(held).encode()
             held, size = [], 0
     yield "".join(held).encode()
+
+
+@lru_cache(maxsize=4096)
+def quoted(word: str) -> str:
+    """*word* in JSON, with room for it in a text that is filled in.
+
+    >>> quoted("50% done")
+    '"50%% done"'
+    """
+    return json.dumps(word, ensure_ascii=False).replace("%", "%%")

@@ -4,6 +4,7 @@ What each span of a step is in a trace of the PyTorch profiler: a kernel, a copy
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,9 +15,10 @@ from trainsim.analysis.analysis import Analysis
 from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.contracts.groups import Group, Messages, Peers
-from trainsim.contracts.instructions import SEND
+from trainsim.contracts.instructions import SEND, Payload
 from trainsim.contracts.record import Label
 from trainsim.report.kernel_names import collective_name, compute_name, copy_name, number_type, recorded_name
+from trainsim.report.trace_file import quoted
 
 KERNEL, COPY, HOST = "kernel", "gpu_memcpy", "cpu_op"
 """Categories of Kineto: kernels, copies between a GPU and memory, and what a host does itself."""
@@ -46,6 +48,7 @@ class Kernels:
     """What the spans of a trace are shown as: what is known without a job, so under their own names."""
 
     def __init__(self) -> None:
+        self._records: dict[tuple[str, tuple[Payload, ...], int], str] = {}
         self._shown: dict[int, ShownSpan] = {}  # by the labels of the trace themselves, which are long to compare
 
     def shown(self, label: Label) -> ShownSpan:
@@ -54,6 +57,18 @@ class Kernels:
         if shown is None:
             shown = self._shown[id(label)] = self._show(label)
         return shown
+
+    def recorded(self, label: Label, rank: int) -> str:
+        """The record as the inside of ``args`` in a text that is filled in."""
+        if not label.payloads:
+            return ""
+        key = label.kind, label.payloads, rank
+        if key not in self._records:
+            about = self.record(label, rank)
+            self._records[key] = "".join(
+                f",{quoted(name)}:{json.dumps(value).replace('%', '%%')}" for name, value in about.items()
+            )
+        return self._records[key]
 
     def on_gpu(self, label: Label) -> bool:
         """Whether a stream of a GPU carries out the spans with *label*."""

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trainsim.contracts.trace import Bools, Ints
-from trainsim.report.trace_spans import fill, quoted
+from trainsim.report.trace_file import quoted
+from trainsim.report.trace_spans import fill
 from trainsim.report.trace_tracks import LAUNCHES, on_grid
 
 APART = 16

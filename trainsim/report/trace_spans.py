@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,18 +96,3 @@ def fill(text: str, numbers: Floats) -> Iterator[str]:
     for k in range(0, len(numbers), few):
         some = numbers[k : k + few]
         yield text * len(some) % tuple(some.ravel().tolist())
-
-
-@lru_cache(maxsize=4096)
-def quoted(word: str) -> str:
-    """*word* in JSON, with room for it in a text that is filled in.
-
-    >>> quoted("50% done")
-    '"50%% done"'
-    """
-    return json.dumps(word, ensure_ascii=False).replace("%", "%%")
-
-
-def arguments(about: dict[str, Any]) -> str:
-    """The inside of ``args`` for what is known of all spans with a label; "" for nothing."""
-    return "".join(f",{quoted(key)}:{json.dumps(value).replace('%', '%%')}" for key, value in about.items())
