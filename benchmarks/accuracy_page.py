@@ -57,12 +57,12 @@ def _sources(known: Scores, left_out: Scores, within: Mapping[str, float]) -> It
 
 
 def _overall(tables: Mapping[str, Scores], within: Mapping[str, float]) -> Iterable[str]:
-    yield f"* With all that is known: {overall(tables['all'])}"
-    yield f"* Each source left out, with its software's profile: {overall(tables['left out'])}"
+    yield f"* All sources known: {overall(tables['all'])}"
+    yield f"* Each source held out, with a stand-in for its software profile: {overall(tables['left out'])}"
     if found := ranking(tables["all"]):
         yield (
-            f"* Order: {found.in_order:.1%} of {found.pairs} pairs of layouts of one model on as many GPUs come out in "
-            f"the published order; the layout that is predicted to be best takes {found.regret:.1%} longer than "
+            f"* Order: {found.in_order:.1%} of {found.pairs} pairs of layouts of one model on the same number of "
+            f"GPUs come out in the published order; the layout predicted to be best takes {found.regret:.1%} longer than "
             f"the best (mean of {found.groups} groups; at most {found.largest_regret:.1%})."
         )
     runs = {source: len(scores) for source, scores in by_source(tables["left out"]).items() if source in within}

@@ -106,9 +106,9 @@ def _ran(words: list[str], repeat: int) -> Usage:
 def _rows(run: Run, took: Usage) -> Iterator[Row]:
     what = f"`trainsim run {run.scenario}`{', ' if run.title else ''}{run.title}"
     yield Row(what=what, measured=took.cpu, unit="s", target=run.cpu)
-    yield Row(what="- real time", measured=took.wall, unit="s")
+    yield Row(what="- wall time", measured=took.wall, unit="s")
     memory = run.memory / GB if run.memory else None
-    yield Row(what="- most memory", measured=took.memory / GB, unit="GB", target=memory)
+    yield Row(what="- peak memory", measured=took.memory / GB, unit="GB", target=memory)
 
 
 def _engine_target(case: str) -> float | None:

@@ -104,7 +104,7 @@ def lines() -> Iterator[str]:
         except Exception as error:
             yield f"| {row.entry} | {row.name} | {row.measures} | {row.measured:g} | | {error} | | |"
             continue
-        earlier = "could not be said" if row.before is None else f"{row.before:.4g}"
+        earlier = "not expressible" if row.before is None else f"{row.before:.4g}"
         before = "" if row.before is None else _error(row, row.before)
         numbers = (f"{row.measured:.5g}", earlier, f"{now:.4g}", before, _error(row, now))
         yield f"| {' | '.join((row.entry, row.name, row.measures, *numbers))} |"

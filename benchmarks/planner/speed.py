@@ -72,8 +72,8 @@ def whole(case: Case) -> dict[str, Any]:
 def table(speeds: Mapping[str, Speed]) -> list[str]:
     """A line per space, in Markdown."""
     lines = [
-        "| space | layouts | too large | refused | slower for sure | run | bounds: processor time per layout | "
-        "layouts/s in one process, in two | the whole answer: real time | processor time | most memory |",
+        "| space | layouts | too large | rejected | provably slower | simulated | bounds: CPU time per layout | "
+        "layouts/s in one process, in two | the whole answer: wall time | CPU time | peak memory |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, s in speeds.items():

@@ -23,7 +23,7 @@ LAYOUT = (
 
 class Ranking(NamedTuple):
     """Of some scores: the number of pairs, the part of them in the right order, the number of groups, and by how much
-    longer the layout that is predicted to be best takes than the best (mean and largest over groups)."""
+    longer the layout predicted to be best takes than the best (mean and largest over groups)."""
 
     pairs: int
     in_order: float
@@ -66,7 +66,7 @@ def _pairs(group: Sequence[tuple[float, float]]) -> Iterable[bool]:
 
 
 def _regret(group: Sequence[tuple[float, float]]) -> float:
-    """How much longer the layout that is predicted to be best takes than the one that is.
+    """How much longer the layout predicted to be best takes than the one that is.
 
     >>> _regret([(1.0, 2.0), (1.1, 1.9)]) > 0.09
     True

@@ -1,4 +1,4 @@
-"""The scores as tables: errors by source, the worst rows, and what could not be said."""
+"""The scores as tables: errors by source, the worst rows, and what not expressible."""
 
 from __future__ import annotations
 
