@@ -62,8 +62,8 @@ def _overall(tables: Mapping[str, Scores], within: Mapping[str, float]) -> Itera
     if found := ranking(tables["all"]):
         yield (
             f"* Order: {found.in_order:.1%} of {found.pairs} pairs of layouts of one model on the same number of "
-            f"GPUs come out in the published order; the layout predicted to be best takes {found.regret:.1%} longer than "
-            f"the best (mean of {found.groups} groups; at most {found.largest_regret:.1%})."
+            f"GPUs come out in the published order; the layout predicted to be best takes {found.regret:.1%} "
+            f"longer than the best (mean of {found.groups} groups; at most {found.largest_regret:.1%})."
         )
     runs = {source: len(scores) for source, scores in by_source(tables["left out"]).items() if source in within}
     of_runs = sum(within[source] * count for source, count in runs.items()) / sum(runs.values())

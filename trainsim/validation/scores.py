@@ -16,7 +16,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScore:
-    """One published run: seconds and bytes, ``reason`` why it not expressible, ``assumed`` what its source leaves
+    """One published run: seconds and bytes, ``reason`` why it could not run, ``assumed`` what its source leaves
     open, ``parts`` the weights of the parts of its error."""
 
     run: PublishedRun = field(repr=False)

@@ -1,4 +1,4 @@
-"""The scores as tables: errors by source, the worst rows, and what not expressible."""
+"""The scores as tables: errors by source, the worst rows, and the rows that could not be simulated."""
 
 from __future__ import annotations
 
