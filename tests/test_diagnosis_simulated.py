@@ -68,10 +68,14 @@ def test_a_slow_link_is_named() -> None:
 
 
 def test_chunks_and_tensor_parallelism() -> None:
-    many = run(**{"parallel.tp": 2, "pipeline.schedule": "interleaved-1f1b", "pipeline.chunks": 2})
+    many = run(
+        **{"parallel.tp": 2, "parallel.sequence_parallel": True, "pipeline.schedule": "interleaved-1f1b",
+           "pipeline.chunks": 2, "simulation.detail": "op"}
+    )  # fmt: skip
     one = ts.diagnose(operations_of(many))
     assert (one.shape.vpp, one.shape.tp, one.shape.dp) == (2, 2, 1)
     assert not one.remarks
+    assert [step.step for step in one.steps] == [0, 1]
     assert one.step_s == pytest.approx(many.step_time, rel=0.05)
 
 

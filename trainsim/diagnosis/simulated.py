@@ -119,6 +119,8 @@ def _kind(label: Label, *, alone: bool) -> str:
         if label.kind == "optimizer":
             return UPDATE
         return {"tied embedding": EMBEDDING, "gradient norm": CLIP}.get(label.name, "")
+    if label.kind != "dp":
+        return ""
     return next((COLLECTIVES[operation] for operation in operations if operation in COLLECTIVES), "")
 
 
