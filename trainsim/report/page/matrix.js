@@ -96,7 +96,7 @@ function matrixNames(context, { n, cell, names, size, legend }) {
   const every = Math.ceil(14 / cell);
   for (let k = 0; k < n; k += every) {
     const at = MATRIX_EDGE + (k + 0.5) * cell;
-    const short = names[k].replace(/^\D+/, "");
+    const short = names[k].match(/\d+/)[0];
     context.textAlign = "right";
     context.fillText(short, MATRIX_EDGE - 4, at);
     if (k % (every * (cell * every < 30 ? 3 : 1)) === 0) {

@@ -1,7 +1,7 @@
 // The timeline: a lane per rank and stream, to zoom into. Its state, its drawing, and its window of time.
 
-const TALL_LANE = 20;
-const THIN_LANE = 11;
+const TALL_LANES = [[3, 40], [8, 26], [Infinity, 20]]; // up to so many ranks: CSS pixels of a lane of compute, ...
+const THIN_LANES = [[3, 16], [8, 12], [Infinity, 11]]; // ... and of one of communication
 const BETWEEN_RANKS = 8;
 const AXIS_HEIGHT = 24;
 const LEAST_WINDOW = 50; // ns
@@ -50,13 +50,14 @@ class Timeline {
   lay() {
     let y = 0;
     let rank = -1;
+    const [high, low] = [TALL_LANES, THIN_LANES].map((table) => table.find(([ranks]) => this.data.ranks.length <= ranks)[1]);
     this.rows = [];
     for (const lane of this.lanes) {
       if (!lane.count || !(lane.main || this.withStreams)) continue;
       if (lane.rank !== rank) y += this.rows.length ? BETWEEN_RANKS : 2;
       const first = lane.rank !== rank;
       rank = lane.rank;
-      const tall = lane.main ? TALL_LANE : THIN_LANE;
+      const tall = lane.main ? high : low;
       this.rows.push({ lane, top: y, tall, first });
       lane.row = this.rows.length - 1;
       y += tall + 1;
@@ -117,6 +118,7 @@ class Timeline {
   show(from, until) {
     const length = Math.min(this.until, Math.max(LEAST_WINDOW, until - from));
     const begin = Math.min(this.until - length, Math.max(0, from - (length - (until - from)) / 2));
+    if (begin === this.window.from && begin + length === this.window.until && "from" in this.root.dataset) return;
     this.window = { from: begin, until: begin + length };
     this.root.dataset.from = begin;
     this.root.dataset.until = begin + length;

@@ -103,13 +103,15 @@ Object.assign(Timeline.prototype, {
   drawPassNames(context, row, plot, y) {
     const { passes } = row.lane;
     const least = 12 / plot.scale;
-    const wide = (name) => context.measureText(name).width + 4;
+    const wide = (name) => context.measureText(name).width + 3.5;
     for (let k = Math.max(0, lastAtMost(passes.start, this.window.from)); k < passes.name.length;) {
       if (passes.start[k] > this.window.until) break;
       const length = passes.end[k] - passes.start[k];
-      if (length >= least && length * plot.scale > wide(passes.name[k])) {
+      const names = [passes.name[k], passes.name[k].slice(1)]; // the microbatch alone where "B12" has no room
+      const text = length >= least && names.find((name) => length * plot.scale > wide(name));
+      if (text) {
         const fill = this.meanColour(row.lane, passes.start[k], passes.end[k]);
-        if (fill) this.writeInside(context, passes.name[k], passes.start[k], passes.end[k], y, plot, fill);
+        if (fill) this.writeInside(context, text, passes.start[k], passes.end[k], y, plot, fill);
         const x = plot.left + (passes.start[k] - this.window.from) * plot.scale;
         if (x > plot.left) {
           context.fillStyle = themed("--paper");
@@ -133,7 +135,7 @@ Object.assign(Timeline.prototype, {
   writeInside(context, text, start, end, y, plot, fill) {
     const left = plot.left + Math.max(0, (start - this.window.from) * plot.scale);
     const right = plot.left + Math.min(plot.width, (end - this.window.from) * plot.scale);
-    const room = right - left - 5;
+    const room = right - left - 3;
     let shown = text;
     const wide = context.measureText(text).width;
     if (wide > room) {

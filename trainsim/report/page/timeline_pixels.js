@@ -38,21 +38,22 @@ function paintLane(lane, pixels, at, width, from, step, edge) {
   let [r, g, b, t] = upTo(lane, k, from);
   for (let x = 0; x < width; x++) {
     const right = from + (x + 1) * step;
+    if (!n || (end[k] <= right - step && (k + 1 >= n || start[k + 1] >= right))) {
+      pixels[4 * (at + x) + 3] = 0; // between two spans
+      continue;
+    }
     const before = k;
     k = forward(start, k, n, right);
-    let [r1, g1, b1, t1] = [0, 0, 0, 0];
-    if (n) {
-      const length = end[k] - start[k];
-      const part = length > 0 ? Math.min(1, Math.max(0, (right - start[k]) / length)) : right >= start[k] ? 1 : 0;
-      r1 = red[k] + (red[k + 1] - red[k]) * part;
-      g1 = green[k] + (green[k + 1] - green[k]) * part;
-      b1 = blue[k] + (blue[k + 1] - blue[k]) * part;
-      t1 = time[k] + (time[k + 1] - time[k]) * part;
-    }
+    const length = end[k] - start[k];
+    const part = length > 0 ? Math.min(1, Math.max(0, (right - start[k]) / length)) : right >= start[k] ? 1 : 0;
+    const r1 = red[k] + (red[k + 1] - red[k]) * part;
+    const g1 = green[k] + (green[k + 1] - green[k]) * part;
+    const b1 = blue[k] + (blue[k + 1] - blue[k]) * part;
+    const t1 = time[k] + (time[k + 1] - time[k]) * part;
     const share = t1 - t;
     const place = 4 * (at + x);
     if (share > 1e-6 * step) {
-      const dark = k !== before && k === before + 1 && (end[k] - start[k]) > edge * step ? 0.72 : 1;
+      const dark = k !== before && k === before + 1 && length > edge * step ? 0.72 : 1;
       pixels[place] = ((r1 - r) / share) * dark;
       pixels[place + 1] = ((g1 - g) / share) * dark;
       pixels[place + 2] = ((b1 - b) / share) * dark;
