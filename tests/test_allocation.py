@@ -44,7 +44,7 @@ def test_nodes_that_are_alike_take_equally_long(case: str, on: list[int]) -> Non
     assert {key for key in said if said[key] != same[key]} <= {
         "simulation",
         "links",
-    }  # events and time that it took; names of links
+    }  # events and wall time of the simulation; names of links
 
 
 def test_the_identity_is_the_same_as_no_allocation() -> None:

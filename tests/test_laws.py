@@ -295,7 +295,7 @@ def test_folding_is_exact(changes: dict[str, Any]) -> None:
     assert folded.memory.peak == every.memory.peak
 
 
-# the closed form beside the simulation
+# the closed form compared with the simulation
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """
-The memory estimators that people know, beside the replay: what DeepSpeed, Megatron-LM and two papers would say.
+Well-known memory estimators to compare with the simulation: DeepSpeed's, Megatron-LM's and those of two papers.
 
 >>> import trainsim as ts
 >>> ts.memory.deepspeed_zero_estimate(3, 7.5e9, largest_layer_parameters=205e6, gpus_per_node=8, nodes=64)

@@ -29,7 +29,7 @@ class Traffic:
     node (on a ring, or in an all-to-all), and the number of collectives and of messages sent.
 
     ``time_s`` is the time of the collectives in which it takes part and of the messages that it sends, ``waiting_s``
-    what it waited for late peers before they could begin, ``exposed_s`` what no computation hides of the two:
+    what it waited for late peers before they could begin, ``exposed_s`` the exposed part of the two:
     ``exposed_s <= time_s + waiting_s``, for messages twice that, since both ends may wait for one.
     """
 

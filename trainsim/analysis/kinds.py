@@ -61,7 +61,7 @@ TITLES = {
     "other": "host, copies of parameters and gradients, delays",
     "prefill": "prompts of the rollout",
     "decode": "tokens of the rollout, one by one",
-    "scoring": "forward passes over what was generated",
+    "scoring": "forward passes over the generated sequences",
 }
 """What each row of a breakdown is, for people."""
 

@@ -65,7 +65,7 @@ def _together(parts: list[Cost]) -> Cost:
 
 
 def kernel_time(gpu: Spec | GPU, work: str, /, *, dtype: str = "bf16", **shape: object) -> float:
-    """Seconds of one kernel alone, in a short burst as benchmarks measure it; a step of training is another matter.
+    """Seconds of one kernel alone, in a short burst as benchmarks measure it; in a training step it may be slower.
 
     Kinds and their shapes: ``gemm(m, n, k, batch, role, accumulates, grouped)``, ``attention(batch, heads,
     kv_heads, seq, head_dim, value_dim, causal, kernel, direction)``, ``memory_bound(kind, nbytes, variant)``.

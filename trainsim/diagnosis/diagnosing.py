@@ -24,7 +24,7 @@ Tell = Callable[[str], None]
 
 
 def diagnose(paths: str | Path | Sequence[str | Path] | OperationTable, *, meta: str | Path | None = None) -> Diagnosis:
-    """What slowed a measured job down: its operations replayed as they were, in the ideal case and in between.
+    """What slowed a measured job down: its operations replayed as measured, in the ideal case and in between.
 
     *paths* are operation tables in Parquet or CSV (docs/diagnose.md), of one job, or a table that is there already;
     *meta* (YAML) says how the job is laid out: without it the meta file beside the first table, or what the operations

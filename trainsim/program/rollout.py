@@ -81,12 +81,12 @@ class RolloutPlan:
 
     @property
     def cache_peak(self) -> float:
-        """Bytes of the blocks that are held at most, on each GPU of that stage."""
+        """Bytes of the most blocks held at once, on each GPU of that stage."""
         return self.batching.blocks * self.rollout.unit * self.fullest.token
 
     @property
     def unused(self) -> float:
-        """The part of the held blocks in which there is no token, in the mean over sequences and iterations."""
+        """The fraction of the held blocks without a token, on average over sequences and iterations."""
         decoded = [step for step in self.batching.steps if not isinstance(step, Prompts)]
         read, empty = sum(step.read for step in decoded), sum(step.unused for step in decoded)
         return empty / (read + empty) if read else 0.0

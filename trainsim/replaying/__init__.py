@@ -31,7 +31,7 @@ def replay(
     overlapped: float | None = None,
     slices: int | None = None,
 ) -> Replay:
-    """Carry out *order* (PyTorch's cells, a row per rank), each cell as soon as its rank and its inputs are there.
+    """Replay *order* (PyTorch's cells, a row per rank), each cell as soon as its rank and its inputs are ready.
 
     Times are per chunk, in any one unit; a sequence has the time of each stage. ``B`` takes *input_gradient* and
     *weight_gradient* together, an overlapped pair *overlapped* (None: as long as one after the other). A message

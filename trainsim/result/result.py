@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Result(StepResult, Analysis):
-    """The analysis of a simulated step, or of several back to back, with its pictures, files and comparisons.
+    """The analysis of a simulated step, or of several back to back, with charts, files and comparisons.
 
     Numbers are those of ``Analysis``: times in seconds, memory in bytes, speeds in FLOP/s.
     """

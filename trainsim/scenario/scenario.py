@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scenario:
-    """What to simulate. Two scenarios are equal if they say the same, wherever and in whatever units it was written.
+    """What to simulate. Two scenarios are equal if they mean the same, whatever files and units they were written in.
 
     >>> base = Scenario.from_dict({"model": "gpt2-xl", "cluster": {"topology": "dgx1_v100", "nodes": 1}})
     >>> base.replace({"parallel.tp": 5}).spec.parallel.tp

@@ -171,7 +171,7 @@ def compare(
     backend: str | None = None,
     store: AnswerStore | str | Path | None = None,
 ) -> SideBySide:
-    """Run what has not been run yet (scenarios, their files or names) and put it side by side.
+    """Runs or scenarios (or their files or names) side by side; what has not been run yet is run.
 
     What cannot be run is told with its reason. ``workers``, ``progress``, ``backend`` and ``store`` are those of
     ``Runner``. With any but ``progress`` only numbers come back and no charts: whole results are too large to be stored

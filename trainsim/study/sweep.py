@@ -103,7 +103,7 @@ def sweep(
     backend: str | None = None,
     store: AnswerStore | str | Path | None = None,
 ) -> DataFrame:
-    """A table with a row per point of *tried*: the changed values, what came out, and ``error`` where nothing did.
+    """A table with a row per point of *tried*: the changed values, the results, and ``error`` where it could not run.
 
     *base* is a scenario, its file or its name. *tried* is a mapping from paths to values, of which every combination is
     run; a list of mappings, each a point; or a product of ``ts.grid``, ``ts.zipped`` and ``ts.samples``. *where* leaves

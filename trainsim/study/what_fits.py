@@ -160,7 +160,7 @@ def what_fits(
     backend: str | None = None,
     store: AnswerStore | str | Path | None = None,
 ) -> DataFrame:
-    """Changes that could make *scenario* (or the file or name) fit in memory, each run: a row each, the best first.
+    """Changes that could make *scenario* (or the file or name) fit in memory, each simulated: a row each, best first.
 
     Columns: ``change`` in words, ``changes`` (as ``Scenario.replace`` takes them), ``peak_memory_bytes``, ``fits``,
     ``step_time_s``, ``step_time_change`` (a part, for as many tokens), ``global_batch``, ``gpus``, ``error`` (why it

@@ -79,7 +79,7 @@ def validate(
     backend: str | None = None,
     store: AnswerStore | str | Path | None = None,
 ) -> Validation:
-    """Published runs beside what is predicted for them.
+    """Published runs compared with their predictions.
 
     *runs* is a table that ships (``runs``, which None means too, or ``nanotron``) or a CSV file with such columns,
     *sources* keeps rows of these only. ``left_out`` forgets for each run what was learnt from its source: the profile

@@ -53,7 +53,7 @@ def plan(
     top: int = TOP,
     **running: Unpack[Running],
 ) -> DataFrame:
-    """The best layouts of *scenario* (or the file or name) on its machine: a row each, the best first.
+    """The best layouts of *scenario* (or the file or name) on its machine: a row each, best first.
 
     Searched are tensor, pipeline, data, context and expert parallelism, micro-batch, schedule and chunks,
     recomputation, sharding and sequence parallelism; *grid* gives other values by dotted path (of any field), *keep*
