@@ -313,3 +313,29 @@ def test_launches_of_random_kernels_are_in_order(seed):
     assert (found.begin < some.begin).all()
     assert (found.length <= 70).all()
     assert (found.length > 0).all()
+
+
+def test_a_measured_step_is_written_under_its_own_names(run, tmp_path):
+    from trainsim.contracts.measured import from_spans, span_columns
+    from trainsim.contracts.measured_trace import MeasuredTrace
+    from trainsim.result.measured_result import MeasuredResult
+
+    trace = from_spans(span_columns(run.trace, [0]))
+    measured = MeasuredTrace(name="measured", trace=trace, files=("a",), rank_numbers=(0,), part="all of it")
+    document = json.loads(MeasuredResult(measured=measured).to_chrome(tmp_path / "trace.json").read_text())
+    assert_nested(document)
+    spans = spans_in(document)
+    assert {e["name"] for e in spans if e["cat"] == "kernel"} == {
+        e["args"]["operation"] for e in spans if e["cat"] == "kernel"
+    }
+    assert len(spans) == sum(len(trace.spans(0, chain).label) for chain in trace.chain_names(0))
+
+
+@pytest.mark.parametrize("words", [["--files", "result"], ["--files", "kineto,none"]])
+def test_ranks_without_files_that_have_them_are_refused(words, capsys):
+    from trainsim.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "quickstart", "--ranks", "0", *words])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") <= 2
