@@ -23,7 +23,7 @@ from trainsim.diagnosis.diagnosing import diagnosed, of_replica, of_stage
 from trainsim.diagnosis.diagnosis import Diagnosis
 from trainsim.diagnosis.job_replay import JobReplay, types
 from trainsim.diagnosis.lowering import agree, play
-from trainsim.diagnosis.operations import JobShape, OperationTable
+from trainsim.diagnosis.operations import COLUMNS, JobShape, OperationTable, operation_table
 from trainsim.errors import InvalidData, UnknownName
 
 DATA = Path(__file__).parent / "data" / "stragglers"
@@ -259,6 +259,22 @@ def test_a_step_in_which_sends_are_missing_is_left_out_and_named() -> None:
     )
     with pytest.raises(InvalidData, match="no step can be replayed; steps 0, 1, 2 are left out: dp_rank 0"):
         diagnosed(table.rows(~(table.of("forward-send") & (table.seq_id == 2))))
+
+
+def test_more_messages_may_be_recorded_than_took_place() -> None:
+    """A worker asks once more than there is anything to receive: the others keep their passes."""
+    shape = JobShape(dp=2, pp=2, vpp=2)
+    table = job(shape, took=scattered(4), steps=2, microbatches=lambda step: 4)
+    asked = table.rows(table.of("forward-recv") & (table.stage == 1) & (table.seq_id == 7))
+    more = {name: np.concatenate([getattr(table, name), getattr(asked, name)]) for name in COLUMNS}
+    last = len(table)
+    more["start"][last:] = more["start"][last:] + 30.0
+    more["duration"][last:] = 0.0
+    more["seq_id"][last:] = 8
+    usual, one = diagnosed(table), diagnosed(operation_table(name="more", shape=shape, **more))
+    assert not one.remarks
+    assert one.step_without_launch_delay_s == usual.step_without_launch_delay_s
+    assert one.by_stage == pytest.approx(usual.by_stage, rel=0.01)  # the usual time of a receive is another
 
 
 def test_operations_that_wait_for_each_other_are_no_hang() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainsim.diagnosis.matching import PassTimes
 from trainsim.diagnosis.operations import (
     BACKWARD,
     CLIP,
@@ -49,8 +50,9 @@ def alike_steps(table: OperationTable) -> tuple[tuple[AlikeSteps, ...], tuple[st
         rows = np.stack([order[first[k] : ends[k]] for k in some], axis=1)
         steps = tuple(int(step) for step in table.step[rows[0]])
         try:
+            times = PassTimes(table.start[rows[:, 0]], table.end[rows[:, 0]])
             columns = StepColumns(*_columns(table, rows[:, 0]))
-            structure = structure_of(columns, table.workers, table.shape, rules)
+            structure = structure_of(columns, table.workers, shape=table.shape, rules=rules, times=times)
             out.append(AlikeSteps(structure=structure, solver=StepSolver.of(structure), steps=steps, rows=rows))
         except InvalidData as fault:
             remarks.append(f"{_named(steps)} left out: {fault}")

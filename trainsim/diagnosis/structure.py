@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainsim.diagnosis.matching import PassTimes, matched
 from trainsim.diagnosis.operations import (
     BACKWARD,
     BACKWARD_RECEIVE,
@@ -114,11 +115,12 @@ class StepColumns(NamedTuple):
 
 
 def structure_of(
-    columns: StepColumns, workers: Sequence[tuple[int, int, int]], shape: JobShape, rules: Rules
+    columns: StepColumns, workers: Sequence[tuple[int, int, int]], *, shape: JobShape, rules: Rules, times: PassTimes
 ) -> StepStructure:
-    """The structure of a step. Raises InvalidData for one in which sends or receives are missing."""
+    """The structure of a step; *times* are those of one such step. Raises InvalidData for one in which sends or
+    receives are missing."""
     types = [TYPES[k] for k in columns.type.tolist()]
-    building = _Building(columns, types, tuple(workers), shape, rules)
+    building = _Building(columns, types, tuple(workers), shape=shape, rules=rules, times=times)
     for number in np.unique(columns.worker).tolist():
         building.add(number, np.flatnonzero(columns.worker == number).tolist())
     known = {meeting: k for k, meeting in enumerate(dict.fromkeys(building.meeting))}
@@ -134,10 +136,10 @@ class _Building:
     """Collects, worker by worker, what each operation waits for and which meeting it takes part in."""
 
     def __init__(
-        self, columns: StepColumns, types: list[str], workers: tuple[tuple[int, int, int], ...], shape: JobShape,
-        rules: Rules,
+        self, columns: StepColumns, types: list[str], workers: tuple[tuple[int, int, int], ...], *, shape: JobShape,
+        rules: Rules, times: PassTimes,
     ):  # fmt: skip
-        self.types, self.workers, self.shape, self.rules = types, workers, shape, rules
+        self.types, self.workers, self.shape, self.rules, self.times = types, workers, shape, rules, times
         self.chunk, self.model_chunk = columns.chunk.tolist(), columns.model_chunk.tolist()
         self.microbatch = columns.microbatch.tolist()
         self.waits: list[list[int]] = [[] for _ in types]
@@ -188,18 +190,17 @@ class _Building:
     def _matched(
         self, messages: list[int], passes: list[int], place: tuple[int, int, int], neighbour: int
     ) -> list[tuple[int, int]]:
-        """The pass of each send or receive: they follow each other in the same order, with one for each pass, or for
-        those alone that have a neighbour to talk to."""
-        if len(messages) == len(passes):
-            return list(zip(messages, passes, strict=True))
+        """The pass of each send or receive. Raises InvalidData where some are missing."""
         real = [k for k in passes if 0 <= self.model_chunk[k] + neighbour < self.shape.chunks]
-        if len(messages) != len(real):
+        received = bool(messages) and self.types[messages[0]] in (FORWARD_RECEIVE, BACKWARD_RECEIVE)
+        pairs = matched(messages, passes, real, times=self.times, received=received)
+        if pairs is None:
             raise InvalidData(
                 f"dp_rank {place[0]}, stage {place[2]}: {len(messages)} of {self.types[messages[0]]}, but its "
                 f"{len(passes)} passes have {len(real)} of them" if messages else
                 f"dp_rank {place[0]}, stage {place[2]}: sends or receives of {len(real)} passes are missing"
             )  # fmt: skip
-        return list(zip(messages, real, strict=True))
+        return pairs
 
     def _parameters(self, by_type: dict[str, list[int]]) -> None:
         """The first forward of a chunk waits for its last gather; where no gather names a chunk, the first for all."""
