@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainsim.diagnosis.matching import PassTimes
+from trainsim.diagnosis.matching import OperationTimes
 from trainsim.diagnosis.operations import (
     BACKWARD,
     CLIP,
@@ -50,7 +50,7 @@ def alike_steps(table: OperationTable) -> tuple[tuple[AlikeSteps, ...], tuple[st
         rows = np.stack([order[first[k] : ends[k]] for k in some], axis=1)
         steps = tuple(int(step) for step in table.step[rows[0]])
         try:
-            times = PassTimes(table.start[rows[:, 0]], table.end[rows[:, 0]])
+            times = OperationTimes(table.start[rows[:, 0]], table.end[rows[:, 0]])
             columns = StepColumns(*_columns(table, rows[:, 0]))
             structure = structure_of(columns, table.workers, shape=table.shape, rules=rules, times=times)
             out.append(AlikeSteps(structure=structure, solver=StepSolver.of(structure), steps=steps, rows=rows))

@@ -10,7 +10,7 @@ import numpy as np
 from trainsim.diagnosis.operations import Floats
 
 
-class PassTimes(NamedTuple):
+class OperationTimes(NamedTuple):
     """When each operation of a step started and ended, in one of the steps that are alike."""
 
     start: Floats
@@ -23,7 +23,7 @@ class PassTimes(NamedTuple):
 
 
 def matched(
-    messages: Sequence[int], passes: Sequence[int], real: Sequence[int], *, times: PassTimes, received: bool
+    messages: Sequence[int], passes: Sequence[int], real: Sequence[int], *, times: OperationTimes, received: bool
 ) -> list[tuple[int, int]] | None:
     """Pairs of *messages* and *passes*: in order, where there is one for each pass, or for each of those alone that
     have a neighbour to talk to (*real*). Where more are recorded, by time: a send belongs to the last pass that was

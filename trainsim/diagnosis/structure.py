@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainsim.diagnosis.matching import PassTimes, matched
+from trainsim.diagnosis.matching import OperationTimes, matched
 from trainsim.diagnosis.operations import (
     BACKWARD,
     BACKWARD_RECEIVE,
@@ -115,7 +115,12 @@ class StepColumns(NamedTuple):
 
 
 def structure_of(
-    columns: StepColumns, workers: Sequence[tuple[int, int, int]], *, shape: JobShape, rules: Rules, times: PassTimes
+    columns: StepColumns,
+    workers: Sequence[tuple[int, int, int]],
+    *,
+    shape: JobShape,
+    rules: Rules,
+    times: OperationTimes,
 ) -> StepStructure:
     """The structure of a step; *times* are those of one such step. Raises InvalidData for one in which sends or
     receives are missing."""
@@ -137,7 +142,7 @@ class _Building:
 
     def __init__(
         self, columns: StepColumns, types: list[str], workers: tuple[tuple[int, int, int], ...], *, shape: JobShape,
-        rules: Rules, times: PassTimes,
+        rules: Rules, times: OperationTimes,
     ):  # fmt: skip
         self.types, self.workers, self.shape, self.rules, self.times = types, workers, shape, rules, times
         self.chunk, self.model_chunk = columns.chunk.tolist(), columns.model_chunk.tolist()
