@@ -33,7 +33,7 @@ def page(importer: Importer) -> str:
         keys = [key for key in importer.keys if key.effect is effect]
         if keys:
             lines += [f"## {title}", "", f"| key | {heading} |", "|---|---|", *_rows(keys), ""]
-    lines.append("Keys that stand in none of these tables are told as unknown, with the nearest known one.")
+    lines.append("Keys in none of these tables are reported as unknown, with the closest known one.")
     return "\n".join(lines) + "\n"
 
 

@@ -221,7 +221,7 @@ KEYS: tuple[Key, ...] = (
     read("dp_shard_size", "parallel.dp, sharding.shard_size"),
     read("fsdp_version", "framework: FSDP1 or FSDP2"),
     read("optimizer", "training.optimizer"),
-    read("rl", "told"),
+    read("rl", "reported"),
     *(key for key in TRAINER_KEYS if key.name not in ("per_device_train_batch_size", "optim", "use_liger_kernel")),
     *no_effect("which data, and how they are told apart", "datasets", "datasets.**", "test_datasets", "dataset_*",
                "shuffle_*", "val_set_size", "chat_template*", "default_system_message", "train_on_inputs",

@@ -156,8 +156,8 @@ KEYS = (
     read("data_par_overlap", "sharding.overlap"),
     read("attention_type", "model.kv_heads: 1 for multiquery"),
     read("tensor_par_comm_type", "parallel.sequence_parallel"),
-    read("tensor_par_overlap", "training.tp_overlap: none; others are told"),
-    read("seq_par_ag_redo", "told, where it is false beside rs_ag"),
+    read("tensor_par_overlap", "training.tp_overlap: none; others are reported"),
+    read("seq_par_ag_redo", "reported, where it is false beside rs_ag"),
     read("weight_offload", "sharding.offload.parameters"),
     read("optimizer_offload", "sharding.offload.optimizer"),
     read("activations_offload", "training.activation_offload"),
@@ -171,8 +171,8 @@ KEYS = (
     read("matrix.tflops", "cluster.gpu, with the memory"),
     read("matrix.float16.tflops", "cluster.gpu, with the memory"),
     read("mem1.GiB", "cluster.gpu"),
-    read("mem1.GBps", "told: measured bandwidths are taken"),
-    read("networks", "told: a topology says that"),
+    read("mem1.GBps", "reported: measured bandwidths are taken"),
+    read("networks", "reported: a topology says that"),
     read("fused_activation", "framework.kernels.fused.activation, where it is false"),
     *not_modelled("reductions by the switches: a topology says nvls", "in_network_reduction", harmless=(False,)),
     *no_effect("which network a group uses follows from where its ranks lie", "tensor_par_net", "pipeline_par_net",
@@ -193,7 +193,7 @@ register(
         load=load,
         notes=(
             "A file that names degrees is an execution only; the model and the system are further files.",
-            "Efficiencies of a system are told and not taken: they stand for what is measured here.",
+            "Efficiencies of a system are reported and ignored: measured values are used here instead.",
         ),
     )
 )

@@ -78,7 +78,7 @@ KEYS = (
                "moe_layer_freq", "ep_size", "num_routed_experts", "num_shared_experts"),
     *no_effect("losses of a router, a few operations per token", "router_aux_loss_coef", "output_router_logits",
                "aux_loss_alpha", "seq_aux", "router_jitter_noise", "input_jitter_noise"),
-    *no_effect("what a call returns or how it is told", "return_dict", "output_*", "id2label.**", "label2id.**",
+    *no_effect("what a call returns or how it is shown", "return_dict", "output_*", "id2label.**", "label2id.**",
                "problem_type", "finetuning_task", "gradient_checkpointing", "summary_*", "tokenizer_class",
                "attn_implementation", "_attn_implementation", "pretraining_tp", "use_return_dict", "torchscript",
                "tokenizer_name", "verbose", "name", "onnx_safe", "img_processor", "is_encoder_decoder",
@@ -103,7 +103,7 @@ register(
         load=load,
         notes=(
             "A missing key is its class's default in transformers 4.57; `null` is not missing.",
-            "Prediction layers that the class does not build (`num_nextn_predict_layers`) are told and left out.",
+            "Prediction layers that the class does not build (`num_nextn_predict_layers`) are reported and left out.",
             "Classes that are not known are refused with the nearest; their sizes can be written under `model:`.",
         ),
     )

@@ -138,7 +138,7 @@ register(
             "`fat_tree`.",
             "Oversubscription is what comes from a full leaf over what all its cables to other switches carry.",
             "Groups of leaves that meet only above their spines are pods.",
-            "It combines with a file of a node, or with a machine that ships: `--set cluster.topology.base=dgx_h100`.",
+            "It combines with a file of a node, or with a built-in machine: `--set cluster.topology.base=dgx_h100`.",
         ),
     )
 )

@@ -118,7 +118,7 @@ register(
         notes=(
             "Sizes are taken as they are written, `ffn_embed_dim` too: llm-analysis writes 4 x hidden_dim where it "
             "knows no better, so its Llama 2 7B has an MLP of 16384 instead of 11008.",
-            "A model that is called like one of the catalogue and differs from it is told with what differs.",
+            "A model that is called like one of the catalogue and differs from it is reported with what differs.",
         ),
     )
 )

@@ -190,9 +190,9 @@ register(
             "`--num-layers-per-virtual-pipeline-stage` counts layers of a chunk, "
             "`--num-virtual-stages-per-pipeline-rank` chunks of a rank.",
             "Where the batch grows, the steady step at the end is simulated.",
-            "Arguments whose values only the job knows (`$1`, `$WORLD_SIZE`, `$(...)`) are told with the key to set; a "
-            "copy of the script with `set -- A B C` or `NAME=value` at its top says them too.",
-            "Conditions that depend on such values are taken not to hold, and told.",
+            "Arguments whose values only the job knows (`$1`, `$WORLD_SIZE`, `$(...)`) are reported with the key to "
+            "set; a copy of the script with `set -- A B C` or `NAME=value` at its top supplies them too.",
+            "Conditions that depend on such values are assumed false, and reported.",
             "Of several programs that a script starts, the one with most arguments of Megatron-LM counts.",
             "DeepSpeed's configuration (`--deepspeed_config`) is read as a further file.",
         ),

@@ -34,7 +34,7 @@ def configuration(args: Arguments) -> None:
     if config is None:
         args.warn(key, f"the script writes it, with values that are not known here: {WORDS}")
         return
-    args.use(key, "the script writes it; what it says beside the arguments is told")
+    args.use(key, "the script writes it; what it says beside the arguments is reported")
     stage = config.get("zero_optimization", {})
     stage = stage.get("stage") if isinstance(stage, Mapping) else None
     own = args.count("zero-stage", low=0)

@@ -50,7 +50,7 @@ _READ = {
     "pipeline.schedule": "--enable-zbh1-pipeline",
     "training.micro_batch": "--micro-batch-size",
     "training.global_batch": "--global-batch-size --step-batch-size-schedule",
-    "told: the steady step is simulated": "--rampup-batch-size",
+    "reported: the steady step is simulated": "--rampup-batch-size",
     "training.sequence_length": "--seq-length --encoder-seq-length",
     "training.decoder_length": "--decoder-seq-length",
     "training.precision": "--fp16 --bf16 --fp8-format --fp8-recipe --fp4-format",
@@ -87,7 +87,7 @@ _READ = {
                     "sbatch.--gpus-per-node sbatch.--gpus launch.--nodes launch.--gpus-per-node",
     "framework: launches that block": "environment.CUDA_LAUNCH_BLOCKING",
     "cluster.nvls": "environment.NCCL_NVLS_ENABLE",
-    "told, where it hinders an overlap": "environment.CUDA_DEVICE_MAX_CONNECTIONS",
+    "reported, where it hinders an overlap": "environment.CUDA_DEVICE_MAX_CONNECTIONS",
 }  # fmt: skip
 """What follows from which arguments."""
 

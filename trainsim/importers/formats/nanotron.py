@@ -197,14 +197,14 @@ def _optimizer(reader: Reader) -> None:
 KEYS = (
     *(read(f"{MODEL}.{key}", f"model.{to}") for key, to in SIZES.items()),
     *(read(f"{MODEL}.{key}", f"model.family: {to}") for key, to in CLASSES.items()),
-    read(f"{MODEL}.is_starcoder2_config", "told: the model is left open"),
+    read(f"{MODEL}.is_starcoder2_config", "reported: the model is left open"),
     read(f"{MODEL}.tie_word_embeddings", "model.tied_embeddings"),
     read(f"{MODEL}.attention_bias", "model.biases"),
     read(f"{MODEL}.sliding_window_size", "model.window"),
     read(f"{MODEL}._fused_rms_norm", "framework.kernels.fused.norm"),
     read(f"{MODEL}._fused_rotary_emb", "framework.kernels.fused.rotary"),
     read(f"{MODEL}._attn_implementation", "training.attention"),
-    read(f"{MODEL}._use_doc_masking", "told: lengths of documents are in no key"),
+    read(f"{MODEL}._use_doc_masking", "reported: lengths of documents are in no key"),
     read(f"{MODEL}.moe_config.num_experts", "model.moe.experts"),
     read(f"{MODEL}.moe_config.top_k", "model.moe.top_k"),
     read(f"{MODEL}.moe_config.moe_intermediate_size", "model.moe.expert_ffn_hidden"),
@@ -212,7 +212,7 @@ KEYS = (
     read(f"{MODEL}.moe_config.enable_shared_expert", "model.moe.shared_experts"),
     read(f"{MODEL}.moe_config.shared_expert_intermediate_size", "model.moe.shared_ffn_hidden"),
     read(f"{MODEL}.moe_config.token_dispatcher_type", "training.moe.dispatcher"),
-    read(f"{MODEL}.moe_config.layers", "told, unless it is all"),
+    read(f"{MODEL}.moe_config.layers", "reported, unless it is all"),
     read("model.make_vocab_size_divisible_by", "framework.kernels.vocab_multiple"),
     read("model.dtype", "training.precision"),
     read("model.ddp_bucket_cap_mb", "sharding.reduce_bucket, with ZeRO off"),
@@ -220,7 +220,7 @@ KEYS = (
     read("parallelism.pp_engine", "pipeline.schedule: 1f1b or gpipe"),
     read("parallelism.tp_mode", "parallel.sequence_parallel"),
     read("parallelism.tp_linear_async_communication", "training.tp_overlap"),
-    read("parallelism.tp_recompute_allgather", "told, where it is false"),
+    read("parallelism.tp_recompute_allgather", "reported, where it is false"),
     read("parallelism.recompute_layer", "training.recompute"),
     read("parallelism.moe_layer_recompute", "training.recompute"),
     read("tokens.sequence_length", "training.sequence_length"),
@@ -262,7 +262,7 @@ register(
         load=load,
         notes=(
             "`pp_engine` left out is all-forward-all-backward, which is gpipe.",
-            "A key that stands twice (`moe_config`) counts as its last place says, and is told.",
+            "A key that stands twice (`moe_config`) counts as its last place says, and is reported.",
         ),
     )
 )

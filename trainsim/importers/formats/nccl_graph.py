@@ -102,12 +102,12 @@ def _types(graph: Element) -> str:
 
 
 KEYS = (
-    read("graphs.graph.pattern", "rings (4) are compared; trees and others are told"),
-    read("graphs.graph.nchannels", "told; compared with the channels that are there"),
+    read("graphs.graph.pattern", "rings (4) are compared; trees and others are reported"),
+    read("graphs.graph.nchannels", "reported; compared with the channels that are there"),
     read("graphs.graph.speedintra", "GB/s of a channel inside a node: compared with the rings found here"),
-    read("graphs.graph.speedinter", "GB/s of a channel between nodes: told"),
-    read("graphs.graph.typeintra", "told"),
-    read("graphs.graph.typeinter", "told"),
+    read("graphs.graph.speedinter", "GB/s of a channel between nodes: reported"),
+    read("graphs.graph.typeintra", "reported"),
+    read("graphs.graph.typeinter", "reported"),
     read("graphs.graph.channel.gpu", "the order of a ring: compared"),
     read("graphs.graph.channel.net", "the NIC of the first GPU: compared"),
     *no_effect(

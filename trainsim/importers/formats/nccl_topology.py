@@ -84,7 +84,7 @@ def _remarks(book: Notebook, machine: NcclMachine) -> None:
 KEYS = (
     read("system.cpu", "a host (a NUMA node), and what joins it to others by vendor and model"),
     read("system.cpu.pci", "a PCIe switch, a GPU or a NIC, by class and by what stands in it"),
-    read("system.cpu.pci.link_speed", "the generation of the link above; those of virtual machines are told"),
+    read("system.cpu.pci.link_speed", "the generation of the link above; those of virtual machines are reported"),
     read("system.cpu.pci.link_width", "its lanes; 0 is 16"),
     read("system.cpu.pci.device", "gpu, by its PCI id"),
     read("system.cpu.pci.gpu", "a GPU, in the order of its dev"),
@@ -94,7 +94,7 @@ KEYS = (
     read("system.cpu.pci.nic.net.speed", "node.nics.bandwidth, from Mb/s"),
     *no_effect("names, limits of software and places of threads", "system.cpu.affinity", "system.cpu.pci.nic.net.guid",
                "system.cpu.pci.nic.net.maxconn", "system.cpu.pci.nic.net.latency", "system.version"),
-    *no_effect("told where it is off: data then goes through the host's memory", "system.cpu.pci.nic.net.gdr"),
+    *no_effect("reported where it is off: data then goes through the host's memory", "system.cpu.pci.nic.net.gdr"),
 )  # fmt: skip
 
 register(
@@ -109,7 +109,7 @@ register(
         notes=(
             "A document type (`<!DOCTYPE`) is refused; at most 100,000 elements are read.",
             "GPUs are in the order of `dev`; where the file has none, in the order of bus ids, as CUDA has them.",
-            "Files for `NCCL_TOPO_FILE` name no NVLinks and no rates of NICs: the usual board is taken and told.",
+            "Files for `NCCL_TOPO_FILE` name no NVLinks and no rates of NICs: the usual board is taken and reported.",
             "PCI devices without `class` cannot be told apart and are refused.",
             "PCIe links below 8 GT/s or of no width are what virtual machines report: the GPU's generation is taken.",
         ),

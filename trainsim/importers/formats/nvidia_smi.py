@@ -96,7 +96,7 @@ def _nvlinks(
             switches.append(f"nvswitch{len(switches)}")
             wires += [wire(ours[name], switches[-1], kind="nvlink", lanes=most) for name in group]
             words = f"NV{most} between all {len(group)}: more links than a GPU has, so they go through NVSwitches"
-            book.note("NV#", f"{words} (how many is not told; drawn as one)", matrix.header + 1)
+            book.note("NV#", f"{words} (how many is not reported; drawn as one)", matrix.header + 1)
         else:
             wires += [wire(ours[a], ours[b], kind="nvlink", lanes=links[a, b]) for a, b in pairs if (a, b) in links]
             book.use("NV#", f"{sum(links.get(pair, 0) for pair in pairs)} links between {', '.join(group)}")
@@ -120,7 +120,7 @@ KEYS = (
     read("PHB", "on one host"),
     read("NODE", "on one host"),
     read("SYS", "on different hosts"),
-    read("NIC#", "a NIC, where it is near to; its rate is not told"),
+    read("NIC#", "a NIC, where it is near to; its rate is not reported"),
     read("CPU Affinity", "which GPUs share a host, where NUMA Affinity is missing"),
     read("NUMA Affinity", "the host of a GPU"),
     *no_effect("a memory that GPUs have on Grace", "GPU NUMA ID"),

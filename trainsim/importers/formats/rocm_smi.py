@@ -40,7 +40,7 @@ def load(source: Source) -> Findings:
     wires = [wire(ours[a], ours[b], kind="nvlink", lanes=1) for a, b in direct]
     if direct:
         book.use("XGMI", f"{len(direct)} pairs of GPUs are joined directly", kinds.header + 1)
-        book.note("XGMI", "one link between two GPUs: how many there are is not told (an MI250X has up to 4)")
+        book.note("XGMI", "one link between two GPUs: how many there are is not reported (an MI250X has up to 4)")
     if far:
         book.ignore(
             "Hops", f"{len(far)} pairs are joined over other GPUs, which do not forward here: over hosts instead"

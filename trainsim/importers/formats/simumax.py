@@ -186,7 +186,7 @@ def _system(reader: Reader) -> None:
 KEYS = (
     *(read(key, f"model.{to}") for key, to in SIZES.items()),
     *(read(key, f"model.mla.{to}, where attention_type is mla") for key, to in LATENT.items()),
-    read("model_name", "model.name; told, where sizes are not those of the catalogue's model of that name"),
+    read("model_name", "model.name; reported, where sizes are not those of the catalogue's model of that name"),
     read("attention_type", "model.mla"),
     read("use_swiglu", "model.family, model.gated_mlp"),
     read("expert_num", "model.moe.experts"),
@@ -217,7 +217,7 @@ KEYS = (
     *(read(key, f"training.recompute.modules: {to}") for key, to in table("simumax")["recompute_modules"].items()),
     read("accelerator.op.default.tflops", "cluster.gpu, with the memory"),
     read("accelerator.mem_gbs", "cluster.gpu"),
-    read("num_per_node", "told: the topology says that"),
+    read("num_per_node", "reported: the topology says that"),
     *no_effect("dense or with experts: the sizes say that", "model_type"),
     *no_effect("which network a group uses follows from where its ranks lie", "*_net"),
     *no_effect("a name", "sys_name", "_notes", "accelerator.backend"),
@@ -254,8 +254,8 @@ register(
         load=load,
         notes=(
             "Sizes are taken as they are written. SimuMax pads layers (126 to 128): where a model is called like one "
-            "of the catalogue and differs from it, that is told.",
-            "Efficiencies of a system are told and not taken: they stand for what is measured here.",
+            "of the catalogue and differs from it, that is reported.",
+            "Efficiencies of a system are reported and ignored: measured values are used here instead.",
         ),
     )
 )

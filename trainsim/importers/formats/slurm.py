@@ -186,9 +186,9 @@ register(
         sniff=sniff,
         load=load,
         notes=(
-            "Leaves of unequal size are told: the small one is the last, or the mean stands for all; where one is more "
-            "than twice as large as the mean, you decide (`--set cluster.nodes_per_leaf=N`).",
-            "It combines with a file of a node, or with a machine that ships: `--set cluster.topology.base=dgx_h100`.",
+            "Leaves of unequal size are reported: the small one is the last, or the mean is used for all; where one is "
+            "more than twice as large as the mean, you decide (`--set cluster.nodes_per_leaf=N`).",
+            "It combines with a file of a node, or with a built-in machine: `--set cluster.topology.base=dgx_h100`.",
         ),
     )
 )

@@ -233,7 +233,7 @@ register(
         load=load,
         notes=(
             "A step is a rollout, the scoring, and one update over all its sequences ([rollouts](../rollout.md)). "
-            "Several updates after a rollout, and a critic, are told and not simulated.",
+            "Several updates after a rollout, and a critic, are reported and not simulated.",
             "`${...}` is worked out where the file says enough.",
         ),
     )
