@@ -14,7 +14,7 @@ from trainsim.cli.writing import folder_for, print_json, render, slug
 
 def diagnose(
     traces: Annotated[
-        list[str], typer.Argument(metavar="TRACE...", help="Operation tables of one job, in Parquet or CSV.")
+        list[str], typer.Argument(metavar="TRACE", help="Operation tables of one job, in Parquet or CSV.")
     ],
     meta: Annotated[
         Path | None,
@@ -29,8 +29,7 @@ def diagnose(
 ) -> None:
     """Find what slowed a measured job down, by replaying it.
 
-    Operations are replayed as measured, in the ideal case and in between. With --json nothing is written unless --out
-    asks.
+    Operations are replayed as measured, in the ideal case and in between. --json writes files with --out only.
     """
     from trainsim.diagnosis.diagnosing import diagnosed
     from trainsim.diagnosis.reading import read_operations
