@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import trainsim as ts
 from tests.runs import result
+from tests.test_sections import measured
 from tests.traces import Shape
 from trainsim.analysis.communication import WHOLE, WIRE
 from trainsim.analysis.kinds import COMMUNICATION
@@ -106,6 +107,15 @@ def test_each_lane_is_of_a_rank_and_the_path_runs_through_lanes_that_are_shown(r
     whole = sum(leg.end - leg.start for leg in run.critical_path.legs)
     assert float(length.sum()) * 1e-9 == pytest.approx(whole, rel=1e-6)
     assert float((start + length).max()) == pytest.approx(data["until"], abs=2)
+
+
+def test_a_measured_step_has_its_timeline_and_nothing_that_needs_a_job() -> None:
+    step = measured()
+    text = page(step)
+    assert re.findall(r'data-view="(\w+)"', text) == ["timeline"]
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    count = sum(len(spans) for spans in spans_of_page(json.loads(data)).values())
+    assert count == sum(len(step.trace.spans(r, c).label) for r in step.pipeline for c in step.trace.chain_names(r))
 
 
 @given(st.lists(st.integers(-(2**53), 2**53), max_size=20) | st.lists(st.integers(-3, 300), max_size=20))
