@@ -26,6 +26,7 @@ from trainsim.report.page.assets import script
 from trainsim.report.page.columns import packed, packed_parts
 from trainsim.report.page.spans import timeline_data
 from trainsim.report.sections import CARD, TERMINAL, report
+from trainsim.report.sections.timeline import with_picture
 from trainsim.tables.blocks import Interactive, Paragraph, Section
 from trainsim.tables.page import card, json_text
 from trainsim.tables.page import page as page_of
@@ -107,6 +108,18 @@ def test_each_lane_is_of_a_rank_and_the_path_runs_through_lanes_that_are_shown(r
     whole = sum(leg.end - leg.start for leg in run.critical_path.legs)
     assert float(length.sum()) * 1e-9 == pytest.approx(whole, rel=1e-6)
     assert float((start + length).max()) == pytest.approx(data["until"], abs=2)
+
+
+def test_a_page_says_what_of_a_large_step_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainsim.report.sections.timeline.MOST_SPANS", 40)
+    step = result(Shape(stages=4, microbatches=16), "long")
+    section = with_picture(step, b"")
+    assert section.note.startswith("an excerpt of one pipeline: ranks 0, ")
+    (block,) = section.blocks
+    assert isinstance(block, Interactive)
+    assert 0 < block.data["until"] < step.duration * 1e9
+    shown = sum(map(len, spans_of_page(dict(block.data)).values()))
+    assert 0 < shown <= 60
 
 
 def test_a_measured_step_has_its_timeline_and_nothing_that_needs_a_job() -> None:
