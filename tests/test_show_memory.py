@@ -463,6 +463,7 @@ def test_every_way_has_something_to_say_somewhere(name: str) -> None:
             {"model.moe": {"experts": 8, "shared_experts": 1}, "parallel.ep": 2},
             {"parallel.tp": 2, "training.loss_parallel": False},
             {"parallel.cp": 2, "training.sequence_length": 16384},
+            {"what_if": [{"slow": {"rank": 1, "factor": 1.1}}]},
         )
     ]
     said = [change for base in gallery for change in ways[name].suggest(base, base.resolve())]
