@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LARGEST = 1.5e6  # bytes of a file that a browser shows at once
 ABSOLUTE = re.compile(r"(?<![\w.:/])/\w[\w.-]*/[\w./-]+")  # a path on the machine that ran it
-SLOW = {"02_sweep", "03_plan"}
+SLOW = {"02_sweep", "03_plan", "04_schedules", "05_zeropp_slow_networks"}
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -42,8 +42,9 @@ def run(path: Path, folder: Path) -> NotebookNode:
     return notebook
 
 
-def test_there_are_three() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["01_first_run.ipynb", "02_sweep.ipynb", "03_plan.ipynb"]
+def test_there_are_five() -> None:
+    names = ["01_first_run", "02_sweep", "03_plan", "04_schedules", "05_zeropp_slow_networks"]
+    assert [path.stem for path in NOTEBOOKS] == names
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

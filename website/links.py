@@ -9,7 +9,12 @@ from posixpath import normpath, relpath
 
 ROOT = Path(__file__).parents[1]
 DOCS = "docs"
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES = {
+    "README.md": "index.md",
+    "README.zh-CN.md": "index.zh-CN.md",
+    "CHANGELOG.md": "changes.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 """Pages of the repository that are pages of the site, by the name that they have there."""
 LINK = re.compile(r"(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^)\s]+)(?P<close>\))")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
