@@ -313,6 +313,42 @@ def test_a_simulation_comes_back_from_its_own_file(changes: dict[str, Any], tmp_
     assert theirs == pytest.approx(ours, abs=1e-4 * run.step_time)
 
 
+def test_files_per_rank_come_back_exactly(tmp_path: Path) -> None:
+    """Those in the form of the profiler have everything to the nanosecond."""
+    run = ts.Scenario.load("quickstart").replace({"simulation.detail": "block"}).run()
+    back = ts.read_trace(run.to_kineto(tmp_path, ranks=range(run.lanes.ranks)))
+    assert back.breakdown == pytest.approx(run.breakdown, abs=1e-6)
+    assert back.bubble.fraction == pytest.approx(run.bubble.fraction, abs=1e-8)
+    assert back.trace.stage.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    ours, theirs = ({cause.kind: cause.seconds for cause in of.critical_path.causes} for of in (run, back))
+    assert theirs == pytest.approx(ours, abs=1e-6)
+
+
+def test_the_same_files_read_as_those_of_a_machine_say_nearly_the_same(tmp_path: Path) -> None:
+    """Without what this program notes of its spans there are kernels, launches, groups and messages: enough for all but
+    which pass a kernel is of, and whom a rank waits for at the end."""
+    run = ts.Scenario.load("quickstart").replace({"simulation.detail": "block"}).run()
+    files = run.to_kineto(tmp_path, ranks=range(run.lanes.ranks))
+    for file in files:
+        data = json.loads(gzip.decompress(file.read_bytes()))
+        events = [e for e in data["traceEvents"] if e.get("cat") != "gpu_user_annotation"]
+        events = [e for e in events if not (e.get("cat") == "cpu_op" and "kind" in e["args"])]
+        for event in events:
+            own = ("operation", "kind", "microbatch", "layer", "bytes", "waited_us", "work", "chunk")
+            event["args"] = {k: v for k, v in event.get("args", {}).items() if k not in own}
+        written({**data, "traceEvents": events}, file)
+    read = ts.read_trace(files)
+    assert "rank-0" in read.name
+    assert read.trace.stage.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert read.step_time == pytest.approx(run.step_time, rel=1e-3)
+    assert read.bubble.fraction == pytest.approx(run.bubble.fraction, abs=1e-3)
+    for part in ("compute", "tp", "pp", "optimizer"):
+        assert read.breakdown[part] == pytest.approx(run.breakdown[part], rel=1e-3), part
+    for ours, theirs in zip(run.gpu_use, read.gpu_use, strict=True):
+        assert theirs.kernels_s == pytest.approx(ours.kernels_s, rel=1e-4)
+        assert theirs.hidden_s == pytest.approx(ours.hidden_s, abs=1e-6)
+
+
 CHANGED = {
     "cluster.gpu.kernels.sustained.gemm": {
         "cluster.gpu": {"base": "h100-sxm5-80gb", "kernels": {"base": "hopper", "sustained": {"gemm": 0.5}}}

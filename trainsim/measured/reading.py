@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainsim.errors import ScenarioError
+from trainsim.garbage import no_search_for_cycles
 from trainsim.measured.file import measured_file
 from trainsim.measured.reader import TraceRequest, load, trace_readers
 from trainsim.result.measured_result import MeasuredResult
@@ -26,7 +27,9 @@ def read_trace(
         raise ScenarioError("no files to read a trace from; name one per rank, or one of all ranks")
     if step is not None and step != "all" and (isinstance(step, bool) or not isinstance(step, int)):
         raise ScenarioError(f"step {step!r}: wants the number of a step in the files, or all")
-    return MeasuredResult(measured=load([measured_file(path) for path in given], TraceRequest(step=step, name=name)))
+    files = [measured_file(path) for path in given]
+    with no_search_for_cycles():
+        return MeasuredResult(measured=load(files, TraceRequest(step=step, name=name)))
 
 
 ENDINGS = (".json", ".json.gz", ".parquet")
