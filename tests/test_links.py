@@ -157,7 +157,7 @@ def test_a_full_nic_is_told_with_whose_bytes_fill_it() -> None:
     nic = next(row for row in found.link_traffic.rows if row.kind == "NIC")
     part = nic.nearly_full_s / found.step_time
     assert part >= NOTABLE
-    assert f"{nic.name} and {nic.equal - 1} like it: above 90% for {part:.0%} of the step; dp 100%" in str(section)
+    assert f"{nic.name} and {nic.equal - 1} others: above 90% for {part:.0%} of the step; dp 100%" in str(section)
     assert full_links(run("quickstart", {})) is None
 
 

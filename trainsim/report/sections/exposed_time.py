@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WORTH = 5e-4
 """Part of the step from which on a wait is worth a line."""
 
+NO_STAGES = "idle: waiting for other ranks"
+"""What the bubble is where there is no pipeline."""
+
 
 @section("exposed time", place=10, shown_by=(TERMINAL, PAGE, CARD), needs=StepAnalysis)
 def exposed_time(result: StepAnalysis) -> Section:
@@ -43,6 +46,8 @@ def exposed_time(result: StepAnalysis) -> Section:
 def _rows(result: StepAnalysis, step: float) -> Iterator[tuple[Cell, ...]]:
     for part, value in result.breakdown.items():
         if value > 0:
-            yield part, value, value / step, Bar.of(value / step, PARTS[part]), Sign(TITLES[part])
+            alone = part == "bubble" and result.lanes.stages == 1
+            words = NO_STAGES if alone else TITLES[part]
+            yield part, value, value / step, Bar.of(value / step, PARTS[part]), Sign(words)
         if part in WAITING and (late := result.waiting[part]) > WORTH * step:
             yield "", late, late / step, None, Sign(f"of which {WAITING[part]}")
