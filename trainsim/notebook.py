@@ -43,7 +43,7 @@ def replay_card(step: Replay) -> str:
     )
     blocks: tuple[Any, ...] = (Figures(figures),)
     if sum(map(len, order.rows)) <= LARGEST:
-        blocks += (_picture(order_chart("", step), "A lane for each rank"),)
+        blocks += (_picture(order_chart("", step, axis="time"), "A lane for each rank"),)
     return card([Section("", blocks)], "Replay")
 
 

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from trainsim.schedules.cells import Cell
 
 READING = "numbers: microbatch; a bar on top: later chunk of the rank; above each other: two passes at once"
+EVEN = "time, where forward, I and W of all layers of a rank take 1 each"
 HEAD, FOOT, TALLEST, LANE = 0.62, 1.1, 9.0, 0.5
 """Inches: the title, the axis and the legend, all lanes together, and a lane where there is room."""
 
 
-def order_chart(name: str, step: Replay, *, slices: int = 1) -> Figure:
-    """A replayed schedule as a matplotlib figure; *slices* is how many a microbatch is cut into."""
+def order_chart(name: str, step: Replay, *, slices: int = 1, axis: str = EVEN) -> Figure:
+    """A replayed schedule as a matplotlib figure; *slices* is how many a microbatch is cut into, *axis* says what its
+    times are."""
     drawn, ranks = order_scene(step, slices=slices), len(step.order.rows)
     scale = min(LANE, TALLEST / drawn.height)
     total = HEAD + drawn.height * scale + FOOT
@@ -35,7 +37,7 @@ def order_chart(name: str, step: Replay, *, slices: int = 1) -> Figure:
     panel(axes, drawn, Panel("", *drawn.window), scale)
     axes.set_yticks(axes.get_yticks(), [f"rank {rank}" for rank in range(ranks)])
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("time, where forward, I and W of all layers of a rank take 1 each", fontsize=8.5, color="#444444")
+    axes.set_xlabel(axis, fontsize=8.5, color="#444444")
     bubble, y = step.bubble, 1 - 0.25 / total
     facts = f"{ranks} ranks    makespan {step.makespan:g}    bubble {bubble.fraction:.1%}, of the span"
     facts += f" {bubble.span_fraction:.1%}"
