@@ -108,7 +108,7 @@ def _several(path: Path) -> tuple[dict[str, str], bytes]:
     result = ts.run_jobs(path)
     gpus = sum(job.together.lanes.ranks for job in result.jobs)
     steps = ", ".join(f"{job.name} {job.slowdown:.3f} x" for job in result.jobs)
-    return {"GPUs": f"{gpus:,}", "step": f"of what it is alone: {steps}"}, _drawn(result)
+    return {"GPUs": f"{gpus:,}", "step": f"{steps} of what it takes alone"}, _drawn(result)
 
 
 def _drawn(result: Any) -> bytes:
