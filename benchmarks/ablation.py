@@ -60,14 +60,14 @@ def _neutral(data: dict[str, Any], one: Sampled) -> dict[str, Any]:
 
 
 PIECES: dict[str, Change] = {
-    "all profiles of software (neutral for everybody)": _neutral,
-    "kernels that are not fused": _framework(kernels={"fused": FUSED}),
-    "whose memory-bound kernels run": _framework(kernels={"variants": {"norm": "tuned", "rope": "tuned"}}),
-    "what launches cost the host": _framework(host=NO_HOST),
-    "clocks under a long load, and what steps leave over": _kernels(sustained=ALONE, run=ALONE),
-    "rings that pay for their steps": _collectives(chunk_step=0.0, chunk_network_step=0.0),
-    "the rate of a group on Omni-Path": _collectives(group_rate="1PB/s"),
-    "what collectives of middle sizes lose": _collectives(ramp=0.0, ramp_network=0.0),
+    "framework profiles (neutral for every run)": _neutral,
+    "unfused kernels": _framework(kernels={"fused": FUSED}),
+    "the choice of memory-bound kernels": _framework(kernels={"variants": {"norm": "tuned", "rope": "tuned"}}),
+    "host cost of launches": _framework(host=NO_HOST),
+    "sustained clocks and overhead of whole steps": _kernels(sustained=ALONE, run=ALONE),
+    "cost per ring step": _collectives(chunk_step=0.0, chunk_network_step=0.0),
+    "rate limit per group on Omni-Path": _collectives(group_rate="1PB/s"),
+    "losses of medium-sized collectives": _collectives(ramp=0.0, ramp_network=0.0),
 }
 
 
@@ -87,7 +87,7 @@ def main() -> None:
 def table(sample: list[Sampled]) -> Iterator[str]:
     """A row per piece: errors without it, beside those of everything."""
     whole = errors(sample, lambda data, one: data)
-    yield "| without | median of sources | mean of sources | 90 % of runs below | which source changes most |"
+    yield "| without | median of sources | mean of sources | 90 % of runs below | source that changes most |"
     yield "|---|--:|--:|--:|---|"
     yield _row("nothing", whole, whole)
     for name, change in PIECES.items():

@@ -80,7 +80,7 @@ def _nanotron(scores: Scores) -> Iterable[str]:
     if found is None:
         return
     yield (
-        f"{found.runs} runs that finished: median error {found.median:.1%}, 90 % below {found.ninety:.1%}, bias "
+        f"{found.runs} completed runs: median error {found.median:.1%}, 90 % below {found.ninety:.1%}, bias "
         f"{found.bias:+.1%}."
     )
     peaks = errors(error for score in scores if (error := score.memory_error) is not None)
@@ -90,7 +90,7 @@ def _nanotron(scores: Scores) -> Iterable[str]:
             f"bias {peaks.bias:+.1%}."
         )
     if ranked := ranking(scores):
-        yield f"Order: {ranked.in_order:.1%} of {ranked.pairs} pairs; regret {ranked.regret:.1%} in the mean."
+        yield f"Order: {ranked.in_order:.1%} of {ranked.pairs} pairs; regret {ranked.regret:.1%} on average."
 
 
 def _refused(scores: Scores) -> Iterable[str]:

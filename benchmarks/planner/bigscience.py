@@ -41,7 +41,7 @@ def plans() -> dict[str, Plan]:
     (like,) = rows(id=LIKE)
     base = scenario(like)
     return {
-        "as they could (full recompute, 1F1B, no sequence parallelism)": best(base, keep=AS_THEY),
+        "the layouts available to them (full recompute, 1F1B, no sequence parallelism)": best(base, keep=AS_THEY),
         "all that is searched": best(base),
     }
 
@@ -80,7 +80,7 @@ def found() -> Iterator[str]:
 def _answer(plan: Plan) -> str:
     """What a plan chose, and what that took where they measured it."""
     first, best_layout, took = replays()[0], plan.best.layout, plan.best.ran.measured.step_time
-    more = f"{took / first.simulated - 1:+.1%} against the fastest of that day, by simulation"
+    more = f"{took / first.simulated - 1:+.1%} against the fastest of that day, simulated"
     said = f"{best_layout.title}: {took:.2f} s, {more} ({plan.layouts:,} layouts, {plan.run} run)"
     words = f"tp{best_layout.tp} pp{best_layout.pp} dp{best_layout.dp}, micro-batch {best_layout.micro_batch}"
     same = [r for r in replays() if r.layout == words and r.published and best_layout.recompute == "full"]

@@ -56,7 +56,7 @@ def groups() -> tuple[Group, ...]:
 
 def table() -> Iterator[str]:
     """Lines of Markdown: each group, and the regrets of all of them."""
-    yield "| GPUs | cluster and software | layouts | best measured | the simulator's choice | it takes longer by |"
+    yield "| GPUs | cluster and software | layouts | best measured | the simulator's choice | slower by |"
     yield "|--:|---|--:|---|---|--:|"
     for g in groups():
         same = g.best is g.chosen

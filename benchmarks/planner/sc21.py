@@ -36,7 +36,7 @@ def chosen() -> tuple[Chosen, ...]:
 
 def table() -> Iterator[str]:
     """Lines of Markdown."""
-    yield "| model | GPUs | published layout | measured | simulated | the planner's | simulated | published over it |"
+    yield "| model | GPUs | published layout | measured | simulated | the planner's | simulated | published slower by |"
     yield "|---|--:|---|--:|--:|---|--:|--:|"
     for c in chosen():
         run = c.published.run
