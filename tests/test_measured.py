@@ -120,6 +120,9 @@ def in_pairs(data: dict[str, Any]) -> Any:
     return {**data, "traceEvents": out}
 
 
+OLD_KINDS = {"kernel": "Kernel", "cuda_runtime": "Runtime", "cpu_op": "Operator", "user_annotation": "Operator"}
+
+
 def old(data: dict[str, Any]) -> Any:
     """Kineto of 2021: no records of collectives, whole microseconds since 1970, which launch is told by annotations."""
     for event in data["traceEvents"]:
@@ -127,7 +130,7 @@ def old(data: dict[str, Any]) -> Any:
         event["ts"] = 1682725898000000 + int(event["ts"])
         if event["cat"] == "kernel":
             event["name"] = event["name"].replace("ncclDevKernel_AllReduce", "ncclKernel_SendRecv")
-            event["cat"] = "Kernel"
+        event["cat"] = OLD_KINDS[event["cat"]]
     del data["deviceProperties"], data["distributedInfo"]
     return data
 

@@ -13,8 +13,8 @@ from trainsim.measured.launches import KernelLaunches, phase_of_kernel
 from trainsim.measured.marked_steps import StepMarks
 from trainsim.measured.trace_events import Event, TraceFile, number
 
-ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "privateuse1_kernel")
-COPIES = ("gpu_memcpy", "gpu_memset")
+COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
+ON_GPU = ("kernel", "concurrent_kernel", "privateuse1_kernel", *COPIES)
 RANK_NAME = re.compile(r"(?<![a-z])(?:global_?)?rank[ _:=#-]*(\d{1,7})(?!\d)", re.IGNORECASE)
 LAST_NUMBER = re.compile(r"(?<!\d)(\d{1,5})(?!\d)(?!.*\d)")
 EXTENSIONS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.gz$", re.IGNORECASE)

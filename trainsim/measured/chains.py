@@ -173,7 +173,8 @@ class _Waits:
         k = bisect_right(self.ends, span.posted_ns) - 1
         over = self.ends[k] if k >= 0 else since
         late = launched > since
-        if over > since and (launched > over or span.posted_ns - over <= PROMPT_NS):
+        mostly = 2 * (over - max(self.begins[k] if k >= 0 else over, since)) >= span.posted_ns - since
+        if over > since and (launched > over or span.posted_ns - over <= PROMPT_NS or mostly):
             for j in range(bisect_right(self.ends, since), k):
                 if BEFORE < self.begins[j] <= since < self.ends[j] < over:  # it was waited for before this one
                     since = self.ends[j]

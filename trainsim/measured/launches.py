@@ -10,6 +10,8 @@ from trainsim.measured.trace_events import Event, number
 
 RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "privateuse1_runtime")
 OPERATORS = ("cpu_op", "user_annotation", "operator")
+ANNOTATIONS = ("user_annotation", "operator")
+"""What people and libraries name; older files call them operators."""
 ENGINE = "autograd::engine::evaluate_function"
 OPTIMIZER = re.compile(r"optimizer\.(?:step|zero_grad)|optimizer[_ ]step|^adam|clip_grad", re.IGNORECASE)
 CHECKPOINT = re.compile(r"checkpoint\w*backward|recompute|activation_checkpoint", re.IGNORECASE)
@@ -92,14 +94,14 @@ def _frame(event: Event, below: _Frame) -> _Frame:
 def _phase(event: Event, below: _Frame, *, engine: bool) -> str:
     """Kernels in the engine of autograd are backward, but for operators that build a graph again."""
     name = event.name
-    if event.kind == "user_annotation" and OPTIMIZER.search(name):
+    if event.kind in ANNOTATIONS and OPTIMIZER.search(name):
         return "optimizer"
     if name.startswith(ENGINE):
         return "recompute" if CHECKPOINT.search(name) else "backward"
     if engine:
         graph = number(event.args.get("Sequence number"), -1) >= 0 and event.args.get("Fwd thread id") == 0
         return "recompute" if below.phase == "recompute" or CHECKPOINT.search(name) or graph else below.phase
-    if event.kind == "user_annotation":
+    if event.kind in ANNOTATIONS:
         if CHECKPOINT.search(name):
             return "recompute"
         for phase, words in (("backward", BACKWARD_WORDS), ("forward", FORWARD_WORDS)):

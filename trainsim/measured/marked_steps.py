@@ -14,6 +14,8 @@ from trainsim.measured.reader import TraceRequest
 from trainsim.measured.trace_events import NANOSECOND, Event
 
 NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)")
+MARKING = ("user_annotation", "gpu_user_annotation", "operator", "cpu_op")
+"""Kinds of events that mark steps: annotations, and operators in older files."""
 NONE = -1
 """The step of what lies in none."""
 
@@ -34,7 +36,7 @@ class StepMarks:
         self.device: dict[str, list[Mark]] = {}
         for event in events:
             found = NAME.match(event.name)
-            if found and event.kind in ("user_annotation", "gpu_user_annotation"):
+            if found and event.kind in MARKING:
                 marks = self.device if event.kind.startswith("gpu") else self.host
                 mark = Mark(int(found[1]) % (1 << 40), event.begin_ns, event.end_ns)
                 marks.setdefault(event.thread[0], []).append(mark)

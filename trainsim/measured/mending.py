@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.measured.collective_rows import CollectiveKey, CollectiveUse
 from trainsim.measured.kernel_categories import ATTENTIONS, MEMORY, PRODUCTS
-from trainsim.measured.step_parts import StepPart
+from trainsim.measured.step_parts import IDLE, StepPart
 
 KEYS = {
     PRODUCTS: "cluster.gpu.kernels.sustained.gemm",
@@ -34,16 +34,20 @@ HOST_POWER = 4.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mending:
     """A part of the step that differs by ``seconds`` (measured less simulated), the dotted ``key`` of a scenario that
-    scales it, and the ``factor`` by which to multiply what stands there; ``key`` is empty where no constant does."""
+    scales it, and the ``factor`` by which to multiply what stands there; ``key`` is empty where no constant does.
+    ``alone`` says which of the two has the part, if only one does."""
 
     part: str
     seconds: float
     key: str
     factor: float
+    alone: str = ""
 
     @property
     def words(self) -> str:
         """What to do."""
+        if not self.key and self.part != IDLE and self.alone:
+            return f"only in {self.alone}: are the two the same job?"
         if not self.key:
             return "follows from the rest: no constant of its own"
         return f"{self.key} times {self.factor:.3g}"
@@ -69,7 +73,8 @@ def mendings(
                 ratio **= 1.0 / HOST_POWER
             factor = ratio if key in DURATIONS else 1.0 / ratio if ratio else 0.0
             known = key if factor else ""
-            out.append(Mending(part=name, seconds=theirs - ours, key=known, factor=factor))
+            alone = "" if ours and theirs else "the simulation" if ours else "the trace"
+            out.append(Mending(part=name, seconds=theirs - ours, key=known, factor=factor, alone=alone))
     return tuple(sorted(out, key=lambda one: -abs(one.seconds)))
 
 
