@@ -134,6 +134,7 @@ def _measured(point: SweptPoint, reasons: list[str]) -> tuple[Cell, ...]:
 
 
 def summary_section(summary: Summary) -> Section:
+    """What a sweep shows as a whole: how many ran, the best, what is traded for memory, and which axes matter."""
     figures = tuple(_figures(summary))
     blocks: list[Block] = [Figures(figures)] if figures else []
     if not summary.fit:
