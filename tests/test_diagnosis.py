@@ -261,6 +261,33 @@ def test_a_step_in_which_sends_are_missing_is_left_out_and_named() -> None:
         diagnosed(table.rows(~(table.of("forward-send") & (table.seq_id == 2))))
 
 
+@pytest.mark.parametrize("missing", ["forward-compute", "backward-compute"])
+def test_messages_without_any_pass_are_no_step(missing: str) -> None:
+    table = job(JobShape(dp=2, pp=2), took=scattered(2), steps=2)
+    with pytest.raises(InvalidData, match=r"no step can be replayed; steps 0, 1 are left out: .* its 0 passes"):
+        diagnosed(table.rows(~table.of(missing)))
+
+
+@pytest.mark.parametrize("of", [{"dp_rank": 0, "stage": 0}, {"stage": 0}], ids=str)
+def test_one_worker_or_stage_alone_is_diagnosed(of: dict[str, int]) -> None:
+    """Messages whose other end is not in the table still take longer now and then."""
+    table = job(JobShape(dp=2, pp=2), took=lambda row: scattered(2)(row) * (5 if row["type"] == "forward-send" else 1))
+    own = np.all([getattr(table, name) == value for name, value in of.items()], axis=0)
+    late = own & table.of("backward-recv") & (table.seq_id == 0)
+    slow = table.rows(own)
+    slow.duration[np.flatnonzero(late[own])] += 10.0
+    one = diagnosed(slow)
+    assert "on no pair of workers in particular" in one.cause
+
+
+def test_an_operation_longer_than_its_step_is_a_remark_and_no_negative_time() -> None:
+    table = job(JobShape(dp=2, pp=2), took=scattered(2), steps=2)
+    table.duration[np.flatnonzero((table.step == 1) & table.of("forward-send") & (table.stage == 0))[0]] = 1e5
+    one = diagnosed(table)
+    assert one.remarks[0].startswith("start_ts and duration contradict each other in 1 of 2 steps: the operations of")
+    assert "would take -" not in one.cause
+
+
 def test_more_messages_may_be_recorded_than_took_place() -> None:
     """A worker asks once more than there is anything to receive: the others keep their passes."""
     shape = JobShape(dp=2, pp=2, vpp=2)

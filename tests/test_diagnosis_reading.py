@@ -104,6 +104,25 @@ def test_a_wrong_value_is_named_with_its_row(tmp_path: Path, column: str, value:
         read_operations(tmp_path / "trace-a.parquet")
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "words"),
+    [
+        ("start_ts", "datetime64[ms]", r"start_ts is a column of datetime64\[ms\]; wanted are numbers of seconds"),
+        ("duration", "timedelta64[us]", r"duration is a column of timedelta64\[us\]; wanted are numbers of seconds"),
+        ("start_ts", "float32", "float32 tells only times 128.00 s apart, .* store it as float64, or count from"),
+    ],
+)
+def test_times_in_another_form_are_refused(tmp_path: Path, column: str, kind: str, words: str) -> None:
+    frame = pd.read_parquet(save_operations(TABLE, tmp_path / "trace-a.parquet"))
+    frame["start_ts"] += 1.7e9
+    frame.to_parquet(tmp_path / "trace-a.parquet")
+    assert ts.diagnose(tmp_path / "trace-a.parquet").slowdown == pytest.approx(ts.diagnose(TABLE).slowdown, rel=1e-5)
+    frame[column] = (frame[column] * 1e3).astype("int64").astype(kind) if "64" in kind else frame[column].astype(kind)
+    frame.to_parquet(tmp_path / "trace-a.parquet")
+    with pytest.raises(InvalidData, match=words):
+        read_operations(tmp_path / "trace-a.parquet")
+
+
 def test_what_is_no_operation_table_is_told_what_is_wanted(tmp_path: Path) -> None:
     (tmp_path / "empty.parquet").write_bytes(b"")
     (tmp_path / "rank0.json").write_text("{}")

@@ -12,7 +12,7 @@ from trainsim.diagnosis.causes import FoundCause, causes
 from trainsim.diagnosis.diagnosis import Diagnosis, StepTimes, WorkerScore
 from trainsim.diagnosis.evidence import Evidence
 from trainsim.diagnosis.job_replay import JobReplay, Selection, types
-from trainsim.diagnosis.operations import JOINT_NAMES, TYPES, OperationTable
+from trainsim.diagnosis.operations import JOINT_NAMES, TYPES, Floats, OperationTable
 from trainsim.diagnosis.reading import read_operations
 from trainsim.diagnosis.structure import StepStructure
 from trainsim.diagnosis.thresholds import threshold
@@ -61,7 +61,8 @@ def diagnosed(table: OperationTable, tell: Tell = lambda phase: None) -> Diagnos
         worst_workers_share=replay.share(replay.without(of_workers(worst))), worst_workers=tuple(worst),
         step_s=float(measured.mean()), step_without_launch_delay_s=replay.step, ideal_step_s=replay.ideal_step,
         steps=tuple(map(StepTimes, replay.steps, measured.tolist(), without.tolist(), ideal.tolist())),
-        found=found, cause=_verdict(replay, float(measured.mean()), found), remarks=replay.remarks, replay=replay,
+        found=found, cause=_verdict(replay, float(measured.mean()), found),
+        remarks=(*replay.remarks, *_contradictions(replay.steps, measured, without)), replay=replay,
     )  # fmt: skip
 
 
@@ -106,6 +107,19 @@ def _found(replay: JobReplay, lost: float) -> tuple[FoundCause, ...]:
     return tuple(sorted((c for c in some if c is not None and c.saved >= least > 0), key=lambda c: -c.saved))
 
 
+def _contradictions(steps: Sequence[int], measured: Floats, replayed: Floats) -> list[str]:
+    """A remark if operations take longer than the steps that they are part of."""
+    wrong = np.flatnonzero(replayed > threshold("longer_than_measured") * measured)
+    if not wrong.size:
+        return []
+    k = int(wrong[np.argmax(replayed[wrong] - measured[wrong])])
+    return [
+        f"start_ts and duration contradict each other in {wrong.size} of {len(steps)} steps: the operations of "
+        f"step {steps[k]} need {format_time(replayed[k])}, but it ended after {format_time(measured[k])}; both columns "
+        "are in seconds"
+    ]
+
+
 def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) -> str:
     """The sentence that names the cause."""
     limit, times = threshold("straggling"), f"{replay.slowdown:.2f} times"
@@ -117,8 +131,9 @@ def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) 
         return f"No single cause: a step takes {times} the ideal one, most by {worst[0]} ({worst[1]:.2f})."
     first = found[0]
     text = first.sentence[0].upper() + first.sentence[1:]
-    part = first.saved / (measured - replay.ideal_step)
-    gain = f"without it a step would take {format_time(measured - first.saved)} instead of {format_time(measured)}"
+    long = max(measured, replay.step)
+    part = first.saved / (long - replay.ideal_step)
+    gain = f"without it a step would take {format_time(long - first.saved)} instead of {format_time(long)}"
     return f"{text}. That is {min(part, 1.0):.0%} of the time lost: {gain}."
 
 

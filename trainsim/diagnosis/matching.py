@@ -27,11 +27,12 @@ def matched(
 ) -> list[tuple[int, int]] | None:
     """Pairs of *messages* and *passes*: in order, where there is one for each pass, or for each of those alone that
     have a neighbour to talk to (*real*). Where more are recorded, by time: a send belongs to the last pass that was
-    over before it, a receive to the first that starts after it. None if passes that are real have none.
+    over before it, a receive to the first that starts after it. None if passes that are real have none, or if there
+    are no passes at all.
     """
     if len(messages) in (len(passes), len(real)):
         return list(zip(messages, passes if len(messages) == len(passes) else real, strict=True))
-    if len(messages) < len(real):
+    if len(messages) < len(real) or (messages and not passes):
         return None
     out, free = [], list(passes)
     for message in messages:

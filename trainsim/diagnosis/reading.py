@@ -11,6 +11,7 @@ import numpy as np
 from trainsim.diagnosis.job_meta import FRONT, JobMeta, meta_beside, read_meta, shape_of
 from trainsim.diagnosis.operations import NUMBER, TYPES, OperationTable, operation_table
 from trainsim.errors import InvalidData, UnknownName, shorten
+from trainsim.units import format_time
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -90,6 +91,8 @@ def _columns(file: Path) -> dict[str, np.ndarray[Any, Any]]:
     if not len(frame):
         raise InvalidData(f"{file}: has no rows; {WANTED}")
     out = {ours: _numbers(file, frame[theirs]) for ours, theirs in IN_FILES.items() if ours != "type"}
+    stored = frame[IN_FILES["start"]].dtype
+    _fine_enough(file, out["start"], out["duration"], single=stored.kind == "f" and stored.itemsize < 8)
     out["type"] = _types(file, frame[IN_FILES["type"]])
     if RANK in frame.columns:
         out[RANK] = _numbers(file, frame[RANK])
@@ -142,6 +145,9 @@ def _numbers(file: Path, column: Series[Any]) -> np.ndarray[Any, Any]:
     import pandas as pd
 
     whole = column.name not in (IN_FILES["start"], IN_FILES["duration"])
+    if column.dtype.kind in "mMb":
+        wanted = "whole numbers" if whole else "numbers of seconds"
+        raise InvalidData(f"{file}: {column.name} is a column of {column.dtype}; wanted are {wanted}")
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     wrong = ~np.isfinite(numbers) | (whole & (numbers != np.round(numbers))) | (np.abs(numbers) > 2.0**53)
     if wrong.any():
@@ -151,6 +157,19 @@ def _numbers(file: Path, column: Series[Any]) -> np.ndarray[Any, Any]:
             f"{file}: row {row}: {column.name} is {shorten(_plain(column.iloc[row]))}; wanted is {wanted}"
         )
     return numbers.astype(np.int64) if whole else numbers
+
+
+def _fine_enough(file: Path, start: np.ndarray[Any, Any], duration: np.ndarray[Any, Any], *, single: bool) -> None:
+    """Raise InvalidData where starts are stored so coarsely that operations cannot be told apart by them."""
+    latest = np.abs(start).max().astype(np.float32 if single else np.float64)
+    apart = float(np.spacing(latest))
+    typical = float(np.median(duration[duration > 0])) if (duration > 0).any() else np.inf
+    if apart > typical / 2:
+        way_out = "store it as float64, or count" if single else "count"
+        raise InvalidData(
+            f"{file}: start_ts reaches {latest:g} s, where {latest.dtype} tells only times {format_time(apart)} apart, "
+            f"but a typical operation takes {format_time(typical)}; {way_out} from the start of the step"
+        )
 
 
 def _types(file: Path, column: Series[Any]) -> np.ndarray[Any, Any]:

@@ -121,7 +121,10 @@ def _by_level(members: Sequence[Sequence[int]], structure: StepStructure) -> lis
                     following.append(other)
         levels.append(following)
     if done < len(members):
-        raise InvalidData(f"its operations wait for each other in a circle, as {_words(members, missing, structure)}")
+        raise InvalidData(
+            f"its operations wait for each other in a circle, as {_words(members, missing, structure)}; "
+            "check start_ts, mb_id and gmc"
+        )
     return levels[:-1]
 
 

@@ -195,7 +195,7 @@ class _Building:
     def _matched(
         self, messages: list[int], passes: list[int], place: tuple[int, int, int], neighbour: int
     ) -> list[tuple[int, int]]:
-        """The pass of each send or receive. Raises InvalidData where some are missing."""
+        """The pass of each send or receive. Raises InvalidData where some of either are missing."""
         real = [k for k in passes if 0 <= self.model_chunk[k] + neighbour < self.shape.chunks]
         received = bool(messages) and self.types[messages[0]] in (FORWARD_RECEIVE, BACKWARD_RECEIVE)
         pairs = matched(messages, passes, real, times=self.times, received=received)

@@ -36,13 +36,14 @@ def slow_network(evidence: Evidence) -> FoundCause | None:
         return None
     names = sorted({JOINT_NAMES.get(name, name) for name in replay.usual if name not in COMPUTE_TYPES})
     worst = max(names, key=lambda name: replay.only(types(*_types(name))))
-    route, ratio, seconds, usual = _worst_route(evidence, worst)
-    if ratio < threshold("slower_link"):
+    found = _worst_route(evidence, worst)
+    if found is None or found[1] < threshold("slower_link"):
         return FoundCause(
             kind=KIND, saved=saved,
             sentence=f"communication takes longer now and then, {worst} above all, on no pair of workers in particular",
             suggestions=("look for other traffic on the network at that time, and for links with errors",),
         )  # fmt: skip
+    route, ratio, seconds, usual = found
     where = ("between " if len(route.workers) > 1 else "of ") + workers_named(evidence.workers, route.workers)
     return FoundCause(
         kind=KIND, saved=saved,
@@ -56,13 +57,16 @@ def _types(name: str) -> list[str]:
     return [kind for kind in TYPES if JOINT_NAMES.get(kind, kind) == name]
 
 
-def _worst_route(evidence: Evidence, name: str) -> tuple[Route, float, float, float]:
-    """Of communications called *name* the route that loses most: it, its mean over the usual time, both in seconds."""
+def _worst_route(evidence: Evidence, name: str) -> tuple[Route, float, float, float] | None:
+    """Of communications called *name* the route that loses most: it, its mean over the usual time, both in seconds.
+    None if no message has its other end in the table."""
     total: dict[Route, tuple[float, int]] = {}
     for part, own in zip(evidence.replay.parts, evidence.replay.own, strict=True):
         for route, operations in _routes(part.structure, name, types(*_types(name))):
             seconds, count = total.get(route, (0.0, 0))
             total[route] = seconds + float(own[operations].sum()), count + own[operations].size
+    if not total:
+        return None
     usual = float(np.mean([evidence.replay.usual[kind] for kind in _types(name) if kind in evidence.replay.usual]))
     route = max(total, key=lambda some: total[some][0] - usual * total[some][1])
     mean = total[route][0] / total[route][1]
