@@ -162,6 +162,17 @@ def test_kernels_of_rccl_are_communication(tmp_path: Path) -> None:
     assert micro(ts.read_trace(written(job(library="rccl"), tmp_path / "t.json")).breakdown) == EXPECTED
 
 
+def test_a_name_with_half_a_pair_of_surrogates_is_shown(tmp_path: Path) -> None:
+    data = job()
+    for event in data["traceEvents"]:
+        if event.get("cat") == "kernel":
+            event["name"] += " \ud800 \u6838"
+    result = ts.read_trace(written(data, tmp_path / "t.json"))
+    assert micro(result.breakdown) == EXPECTED
+    assert "\u6838" in result.timeline().to_csv()
+    result.to_html(tmp_path / "t.html")
+
+
 def test_clocks_are_put_right_by_collectives(tmp_path: Path) -> None:
     """The second rank is 70 us late with its reduction, and its clock is 5 s ahead."""
     first = written(job(0), tmp_path / "a.json")

@@ -92,7 +92,7 @@ def _columns(file: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise InvalidData(f"{file}: has no rows; {WANTED}")
     out = {ours: _numbers(file, frame[theirs]) for ours, theirs in IN_FILES.items() if ours != "type"}
     stored = frame[IN_FILES["start"]].dtype
-    _fine_enough(file, out["start"], out["duration"], single=stored.kind == "f" and stored.itemsize < 8)
+    _fine_enough(file, out["start"], out["duration"], single=str(stored).lower() in ("float16", "float32"))
     out["type"] = _types(file, frame[IN_FILES["type"]])
     if RANK in frame.columns:
         out[RANK] = _numbers(file, frame[RANK])

@@ -242,6 +242,8 @@ class _EventWalk:
     def _word(self, value: object) -> str:
         """*value* as text that is kept once."""
         text = str(value)
+        if not text.isascii():  # half of a pair of surrogates is text in JSON, but in no file
+            text = text.encode("utf-8", "replace").decode("utf-8")
         return self._words.setdefault(text, text)
 
 
