@@ -170,7 +170,7 @@ def test_sdpa_is_what_pytorch_takes() -> None:
     assert chosen(A100, training__attention="sdpa")[0] == chosen(H100, training__attention="sdpa")[0] == "flash2"
     kernel, note = chosen("v100-sxm2-32gb", training__attention="sdpa")
     assert kernel == "xformers"
-    assert "what sdpa takes on v100-sxm2-32gb" in note
+    assert "the kernel that sdpa selects on v100-sxm2-32gb" in note
     assert small(training__attention="sdpa", training__precision="fp32").training.attention == "eager"
     assert small(framework="transformers").training.attention == "flash2"
 

@@ -135,7 +135,7 @@ def test_wrong_results_and_other_gpus_are_said(tmp_path: Path) -> None:
     [
         ("nrank", "8", "nobody reads the column 'nrank'; is 'nranks' meant?"),
         ("nranks,node", "16,2", "is 'nodes' meant?"),
-        ("nranks,algo", "8,banana", "x.csv:2: algo = 'banana' is no algorithm"),
+        ("nranks,algo", "8,banana", "x.csv:2: algo = 'banana' is not a known algorithm"),
     ],
 )
 def test_a_column_or_an_algorithm_that_nobody_knows_is_refused(

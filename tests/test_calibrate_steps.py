@@ -82,7 +82,7 @@ def test_one_row_moves_the_clock_alone() -> None:
 @pytest.mark.parametrize(
     ("header", "line", "says"),
     [
-        ("tp,step_time_s", "2,0", "step_time_s = '0' is no number above 0"),
+        ("tp,step_time_s", "2,0", "step_time_s = '0' is not a number above 0"),
         ("tp,step_time_s", "2,fast", "step_time_s = 'fast'"),
         ("micro_bach,step_time_s", "2,1.0", "did you mean 'micro_batch'?"),
         ("tp,step_time_s", "2,1.0,3", "3 cells under a header of 2"),

@@ -184,14 +184,14 @@ def test_no_product_becomes_faster_than_the_datasheet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "options", "says"),
     [
-        (3, {}, "files=3: wants the path of a file"),
-        (None, {}, "files=None: wants the path"),
-        (b"x", {}, "files=b'x': wants the path"),
-        ({"a": 1}, {}, "files={'a': 1}: wants the path"),
+        (3, {}, "files=3: expected the path of a file"),
+        (None, {}, "files=None: expected the path"),
+        (b"x", {}, "files=b'x': expected the path"),
+        ({"a": 1}, {}, "files={'a': 1}: expected the path"),
         ([3], {}, r"files=\[3\]: wants .* and 3 is none"),
-        ("x", {"base": 3}, "base=3: wants the name"),
+        ("x", {"base": 3}, "base=3: expected the name"),
         ("x", {"base": ["dgx_a100", 3]}, "and 3 is none"),
-        ("x", {"scenario": 3}, "scenario=3: wants a Scenario"),
+        ("x", {"scenario": 3}, "scenario=3: expected a Scenario"),
     ],
 )
 def test_wrong_arguments_are_said_in_words(files: Any, options: dict[str, Any], says: str) -> None:

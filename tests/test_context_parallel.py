@@ -355,7 +355,7 @@ def test_positions_that_are_cut_take_a_part_of_the_states() -> None:
         ({"parallel__sequence_parallel": True}, "rotary positions have no table"),
         (
             {"model__family": "gpt", "model__max_positions": 2049, "parallel__sequence_parallel": True},
-            "2049 positions (max_positions) do not divide by tp=2",
+            "2049 positions (max_positions) are not divisible by tp=2",
         ),
     ],
     ids=str,
@@ -454,10 +454,10 @@ def test_short_sequences_are_not_cut_for_a_try() -> None:
                 "parallel__tp": 1,
             },
             InvalidPlan,
-            "12 heads do not divide by cp=8",
+            "12 heads are not divisible by cp=8",
         ),
         ({"parallel__context_parallel": "hybrid", "parallel__ulysses": 3}, InvalidPlan, "1, 2, 4 would"),
-        ({"parallel__context_parallel": "ring", "parallel__ulysses": 2}, InvalidPlan, "hybrid has"),
+        ({"parallel__context_parallel": "ring", "parallel__ulysses": 2}, InvalidPlan, "hybrid does"),
         ({"model__window": 512}, InvalidPlan, "ring is not simulated with attention in sliding windows; ulysses is"),
         (
             {"model__mla": LATENT, "model__kv_heads": 16, "parallel__context_parallel": "ulysses"},

@@ -281,8 +281,8 @@ def test_logits_stay_in_16_bits_under_fp8() -> None:
         (lambda: kernel_time(A100, "gemm", m=1, n=1), ScenarioError, "'k'"),
         (lambda: kernel_time(A100, "memory_bound", kind="nrom", nbytes=1), UnknownName, "Did you mean 'norm'"),
         (lambda: load_kernels("pascal"), UnknownName, "ampere"),
-        (lambda: kernel_time(A100, "gemm", m=-8, n=8, k=8), InvalidPlan, "m=-8 is no size"),
-        (lambda: kernel_time(A100, "gemm", m=4.5, n=8, k=8), InvalidPlan, "m=4.5 is no size"),
+        (lambda: kernel_time(A100, "gemm", m=-8, n=8, k=8), InvalidPlan, "m=-8 is not a size"),
+        (lambda: kernel_time(A100, "gemm", m=4.5, n=8, k=8), InvalidPlan, "m=4.5 is not a size"),
         (
             lambda: kernel_time(A100, "gemm", m=8, n=8, k=8, role="wgrad"),
             UnknownName,
@@ -290,7 +290,7 @@ def test_logits_stay_in_16_bits_under_fp8() -> None:
         ),
         (lambda: kernel_time(A100, "gemm", m=8, n=8, k=8, dtype="int4"), UnknownName, "precision is called 'int4'"),
         (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=-5), InvalidPlan, "nbytes=-5"),
-        (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1e300), InvalidPlan, "is no amount of data"),
+        (lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1e300), InvalidPlan, "is not an amount of data"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kernel="banana"), UnknownName, "banana.*flash2"),
         (
             lambda: kernel_time(A100, "memory_bound", kind="norm", nbytes=1, variant="vlm"),
@@ -298,7 +298,7 @@ def test_logits_stay_in_16_bits_under_fp8() -> None:
             "Did you mean 'vllm'",
         ),
         (lambda: kernel_time(A100, "attention", **ATTENTION, direction="bwd"), UnknownName, "'bwd'.*Known: backward"),
-        (lambda: kernel_time(A100, "attention", **ATTENTION | {"seq": 0}), InvalidPlan, "seq=0 is no size"),
+        (lambda: kernel_time(A100, "attention", **ATTENTION | {"seq": 0}), InvalidPlan, "seq=0 is not a size"),
         (lambda: kernel_time(A100, "attention", **ATTENTION, kv_heads=3), InvalidPlan, "kv_heads=3"),
     ],
 )

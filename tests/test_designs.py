@@ -69,13 +69,13 @@ def test_another_seed_is_another_draw_and_another_axis_changes_nothing() -> None
         ({"a": "5..1"}, 4, 0, "below its start"),
         ({"a": "0..8 log"}, 4, 0, "above 0"),
         ({"a": "1-8"}, 4, 0, "1..16"),
-        ({"a": []}, 4, 0, "a: wants a list"),
+        ({"a": []}, 4, 0, "a: expected a list"),
         ({"a": "1..1e400"}, 4, 0, "too large"),
         ({}, 4, 0, "mapping"),
         ({"a": "1..8"}, 0, 0, "samples=0"),
         ({"a": "1..8"}, True, 0, "samples=True"),
         ({"a": "1..8"}, 4, -1, "seed=-1"),
-        ({3: "1..8"}, 4, 0, "3 is no path"),
+        ({3: "1..8"}, 4, 0, "3 is not a path"),
     ],
 )
 def test_samples_that_cannot_be(ranges: Any, count: Any, seed: int, said: str) -> None:

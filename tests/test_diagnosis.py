@@ -182,10 +182,10 @@ def garbage(row: Row) -> float:
 @pytest.mark.parametrize(
     ("took", "kind", "words"),
     [
-        (slow_worker, "slow worker", r"Dp rank 1, stage 2 is slow: passes take 1\.5 times .*forward 1\.5\d s"),
+        (slow_worker, "slow worker", r"DP rank 1, stage 2 is slow: passes take 1\.5 times .*forward 1\.5\d s"),
         (uneven, "uneven stages", r"uneven: .* on stage 3, the last, 1\.5 times as long"),
         (lengths, "sequence lengths", r"differ in length.* slow forward and backward \(correlation 1"),
-        (slow_link, "slow network", r"forward-pp-comm between 2 workers \(dp rank 1, stage 1; dp rank 1, stage 2\)"),
+        (slow_link, "slow network", r"forward-pp-comm between 2 workers \(DP rank 1, stage 1; DP rank 1, stage 2\)"),
         (pauses, "passing slowness", r"mostly forwards, which Python launches"),
     ],
 )  # fmt: skip
@@ -202,7 +202,7 @@ def test_garbage_collection_and_launch_delays_are_named() -> None:
     shape = JobShape(dp=2, pp=2)
     collected = diagnosed(job(shape, took=garbage, collected=True, steps=4))
     assert collected.found[0].kind == "garbage collection"
-    assert "ython collects garbage on different workers at different times" in collected.cause
+    assert "ython's garbage collector runs on different workers at different times" in collected.cause
     late = diagnosed(job(shape, took=NOISE, late=lambda row: 0.4 if "compute" in row["type"] else 0.0))
     assert late.found[0].kind == "launch delays"
     assert late.launch_slowdown > 1.1 > late.slowdown
@@ -229,7 +229,7 @@ def test_a_slow_worker_makes_no_stage_uneven() -> None:
 
 def test_one_replica_cannot_tell_a_slow_gpu_from_an_uneven_stage() -> None:
     one = diagnosed(job(JobShape(dp=1, pp=4), took=uneven))
-    assert "with one replica both look alike" in one.cause
+    assert "with one replica the two look the same" in one.cause
 
 
 def test_every_known_cause_says_what_would_help() -> None:
@@ -310,7 +310,7 @@ def test_operations_that_wait_for_each_other_are_no_hang() -> None:
     for row in rows:
         if row["stage"] == 0 and row["type"] == "backward-compute":
             row["start"] = -1.0 + row["seq_id"] / 10
-    with pytest.raises(InvalidData, match="its operations wait for each other in a circle, as "):
+    with pytest.raises(InvalidData, match="its operations wait for each other in a cycle, such as "):
         diagnosed(table_of(rows, JobShape(dp=1, pp=2)))
 
 

@@ -40,7 +40,7 @@ def test_several_files_are_one_job(tmp_path: Path) -> None:
     one = save_operations(TABLE.rows(TABLE.step == 0), tmp_path / "first.parquet")
     two = save_operations(TABLE.rows(TABLE.step == 1), tmp_path / "second.parquet")
     assert ts.diagnose([one, two]).slowdown == ts.diagnose(TABLE).slowdown
-    with pytest.raises(InvalidData, match="stands there twice; give each file once, and the files of one job alone"):
+    with pytest.raises(InvalidData, match="appears twice; give each file once, and only files of one job"):
         read_operations([one, one])
 
 
@@ -84,14 +84,14 @@ def test_a_missing_column_is_named(tmp_path: Path, column: str) -> None:
     ("column", "value", "words"),
     [
         ("duration", -1.0, "row 3: duration is -1.0; a duration is 0 s or more"),
-        ("duration", np.nan, "row 3: duration is nan; wanted is a finite number"),
-        ("start_ts", np.inf, "row 3: start_ts is inf; wanted is a finite number"),
+        ("duration", np.nan, "row 3: duration is nan; expected a finite number"),
+        ("start_ts", np.inf, "row 3: start_ts is inf; expected a finite number"),
         ("stage", 7, "pp allows 2 stages, but trace-a.parquet has 8"),
         ("stage", -1, "row 3: stage is -1; a job with pp=2 has stages 0 to 1"),
         ("dp_rank", -1, "row 3: dp_rank is -1; ranks are numbered from 0"),
         ("optype", "forward-computes", "row 3: No type of operation .* Did you mean 'forward-compute'"),
         ("optype", None, "row 3: No type of operation"),
-        ("mb_id", 0.5, "row 3: mb_id is 0.5; wanted is a whole number"),
+        ("mb_id", 0.5, "row 3: mb_id is 0.5; expected a whole number"),
         ("gmc", 9, "row 3: model_chunk is 9; a model of 2 chunks"),
     ],
 )
@@ -129,8 +129,8 @@ def test_what_is_no_operation_table_is_told_what_is_wanted(tmp_path: Path) -> No
     (tmp_path / "some.csv").write_text("a,b\n1,2\n")
     (tmp_path / "none.csv").write_text(",".join(IN_FILES.values()) + "\n")
     for name, words in {
-        "empty.parquet": "is empty; wanted is an operation table",
-        "rank0.json": "A JSON trace of a profiler shows what one rank does",
+        "empty.parquet": "is empty; expected an operation table",
+        "rank0.json": "A JSON profiler trace shows one rank",
         "some.csv": r"has no column dp_rank, .* \(it has a, b\)",
         "none.csv": "has no rows",
         "missing.parquet": "cannot be read: No such file",
@@ -205,4 +205,4 @@ def test_the_command_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(["diagnose", str(tmp_path / "some" / "diagnosis.json")])
     assert ended.value.code == 2
-    assert "is no Parquet file" in capsys.readouterr().err
+    assert "not a Parquet file" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def test_a_job_without_a_straggler_has_none_and_as_long_a_step() -> None:
 def test_a_slow_gpu_is_named() -> None:
     one = ts.diagnose(operations_of(run(what_if=[{"slow": {"rank": 5, "factor": 1.6}}])))
     assert one.found[0].kind == "slow worker"
-    assert one.cause.startswith("Dp rank 1, stage 2 is slow: passes take 1.")
+    assert one.cause.startswith("DP rank 1, stage 2 is slow: passes take 1.")
 
 
 def test_uneven_layers_are_named() -> None:
@@ -62,7 +62,7 @@ def test_a_slow_link_is_named() -> None:
     slow = {"slow": {"link": "node0.gpu3>nvswitch", "factor": 0.002}}
     one = ts.diagnose(operations_of(run(what_if=[slow])))
     assert one.found[0].kind == "slow network"
-    assert "grads-reduce-scatter between 2 workers (dp rank 0, stage 1; dp rank 1, stage 1)" in one.cause
+    assert "grads-reduce-scatter between 2 workers (DP rank 0, stage 1; DP rank 1, stage 1)" in one.cause
     messages = [score for name, score in one.by_operation.items() if name == "forward-pp-comm"]
     assert messages[0] > 1.1
 

@@ -118,7 +118,7 @@ def test_it_is_told_and_the_seed_matters() -> None:
         return str(one.resolved["derived"]["training.mask"])
 
     assert told(0) == told(0) != told(1)
-    assert re.search(r"a token's has \d+ tokens on average, \d+ in the sequence", told(0))
+    assert re.search(r"a token's document has \d+ tokens on average, \d+ in the longest", told(0))
 
 
 def test_padded_sequences_are_as_long_as_they_are_made() -> None:

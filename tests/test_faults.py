@@ -204,7 +204,7 @@ def test_a_failed_spine_takes_its_part_of_every_leaf() -> None:
     above = left.nodes * left.links_per_node
     assert (ratio[:above] == 1).all()
     assert ratio[above:] == pytest.approx(0.5)
-    with pytest.raises(InvalidTopology, match="nobody says which leaves"):
+    with pytest.raises(InvalidTopology, match="it is unclear which leaves"):
         faults.without_spine(machine(nodes=64, fabric="rail_optimised", oversubscription=2.0), "spine0")
 
 

@@ -100,7 +100,7 @@ def test_who_sends_tokens_where_nobody_says(framework: Any, moe: Any, dispatcher
 
 
 def test_graphs_of_a_step_need_a_host_that_does_not_wait() -> None:
-    with pytest.raises(NotBuilt, match="waits for how many tokens"):
+    with pytest.raises(NotBuilt, match="waits for the number of tokens"):
         scenario("megatron-bridge", cuda_graphs=True).resolve()
     assert scenario("megatron-bridge-2026", cuda_graphs=True).resolve().framework.host.cuda_graph
 

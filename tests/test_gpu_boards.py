@@ -119,7 +119,7 @@ def test_a_job_that_fits_alone_need_not_fit_beside_others() -> None:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("100%", "leaves nothing of 79.2 GiB of a h100-sxm5-80gb; keep less"),
+        ("100%", "leaves nothing of the 79.2 GiB of a h100-sxm5-80gb; reserve less"),
         ("90GiB", "leaves nothing"),
         ("140%", "out of range"),
         ("x%", "is not a number"),

@@ -72,7 +72,7 @@ def test_what_is_missing_is_said_with_the_way_out(config: str, capsys: pytest.Ca
 
 def test_a_change_reaches_what_was_imported(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("run", config, *MACHINE, "--set", "parallel.tp=3", "--no-files") == 2
-    assert "parallel.tp = 3: 4 heads do not divide by tp=3" in capsys.readouterr().err
+    assert "parallel.tp = 3: 4 heads are not divisible by tp=3" in capsys.readouterr().err
 
 
 def test_what_is_not_modelled_is_told_wherever_the_file_is_used(

@@ -126,7 +126,7 @@ def test_an_unknown_file_is_refused_with_what_is_known(tmp_path) -> None:
         ('{\n"a": 1 // comment\n}', "x.json:2: not valid JSON"),
         ('{"a": 1, "a": 2}', "'a' stands twice"),
         ("[1]", "holds a list"),
-        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
     ],
 )
 def test_a_broken_file_gives_file_line_and_reason(tmp_path, text: str, message: str) -> None:

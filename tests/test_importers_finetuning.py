@@ -51,7 +51,7 @@ def test_a_strategy_is_a_word_or_a_number_and_stands_under_either_spelling(
 
 
 def test_a_number_that_is_no_strategy_is_refused_with_the_choices() -> None:
-    with pytest.raises(TrainsimError, match=r"fsdp_sharding_strategy: 7 is no choice; there are 1 FULL_SHARD, 2"):
+    with pytest.raises(TrainsimError, match=r"7 is not a valid choice; choose from 1 FULL_SHARD, 2"):
         imported(fsdp(sharding_strategy=7))
 
 
@@ -95,7 +95,7 @@ def test_precision_of_the_script_wins_over_no() -> None:
 
 def test_processes_are_all_gpus_and_have_to_divide_by_machines() -> None:
     config = {"distributed_type": "MULTI_GPU", "num_processes": 12, "num_machines": 5}
-    with pytest.raises(TrainsimError, match=r"12 processes do not divide by num_machines=5"):
+    with pytest.raises(TrainsimError, match=r"12 processes are not divisible by num_machines=5"):
         imported(config)
 
 

@@ -302,7 +302,7 @@ def test_import_writes_a_topology_that_runs(folder: Path, capsys: pytest.Capture
     command = ("run", "config.json", "--set", "cluster.topology=my_node.yaml", "--set", "cluster.gpus=8", "--no-files")
     assert status(*command) == 0
     assert status("run", "config.json", "--set", "cluster.topology=topo.xml", "--set", "cluster.gpus=8") == 2
-    assert "`trainsim import topo.xml -o node.yaml` makes a topology of it" in capsys.readouterr().err
+    assert "`trainsim import topo.xml -o node.yaml` converts it to a topology" in capsys.readouterr().err
 
 
 def test_a_gpu_may_come_with_the_scenario_where_the_topology_has_none(folder: Path) -> None:
@@ -349,5 +349,5 @@ def test_show_writes_a_graph_that_import_reads(name: str, folder: Path, capsys: 
 
 def test_a_graph_too_large_for_a_file_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("show", "topology", "dgx_h100", "--nodes", "100000", "--out", "x.json") != 0
-    assert "take fewer (--nodes)" in capsys.readouterr().err
+    assert "use fewer (--nodes)" in capsys.readouterr().err
     assert not (folder / "x.json").exists()

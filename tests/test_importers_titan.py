@@ -135,11 +135,11 @@ def test_a_flavour_that_nobody_knows_leaves_the_model_open() -> None:
     ("text", "message"),
     [
         ("[parallelism]\ntensor_parallel_degree = 0", "tensor_parallel_degree: 0 is out of range"),
-        ("[parallelism]\ndata_parallel_shard_degree = 0", "0 is no degree; -1 means whatever ranks are left"),
+        ("[parallelism]\ndata_parallel_shard_degree = 0", "0 is not a degree; -1 means whatever ranks are left"),
         ("[training]\nlocal_batch_size = 3\n[parallelism]\npipeline_parallel_degree = 2\n"
          "pipeline_parallel_microbatch_size = 2", "3 sequences of a local batch do not divide into micro-batches of 2"),
         ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"1F1C\"", "Did you mean '1F1B'"),
-        ("[training]\nglobal_batch_size = 0", "0 is no batch"),
+        ("[training]\nglobal_batch_size = 0", "0 is not a batch"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_file_line_and_key(text: str, message: str) -> None:

@@ -40,7 +40,7 @@ def waited(until: Callable[[], bool]) -> bool:
         (lambda group: os.kill(group, signal.SIGTERM), 143, "trainsim: terminated"),
         (lambda group: os.killpg(group, signal.SIGTERM), 143, "trainsim: terminated"),
         (lambda group: os.killpg(group, signal.SIGINT), 130, "trainsim: interrupted"),
-        (lambda group: os.kill(workers(group)[0], signal.SIGKILL), 2, "trainsim: a process died while it worked"),
+        (lambda group: os.kill(workers(group)[0], signal.SIGKILL), 2, "trainsim: a worker process died"),
         (lambda group: os.kill(group, signal.SIGKILL), -signal.SIGKILL, ""),
     ],
     ids=["terminated", "all terminated", "interrupted", "a worker killed", "killed"],

@@ -157,7 +157,7 @@ def test_stragglers_are_what_is_drawn() -> None:
 
 @pytest.mark.parametrize("value", ["nan", True, [0.1]])
 def test_what_is_no_deviation_is_told_what_would_be(value: object) -> None:
-    with pytest.raises(ScenarioError, match=r"wants a number, such as 0\.015, or a mapping of gpu, network, kernel"):
+    with pytest.raises(ScenarioError, match=r"expected a number, such as 0\.015, or a mapping of gpu, network, kernel"):
         scenario(jitter=value)
 
 

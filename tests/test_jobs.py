@@ -151,7 +151,7 @@ def test_all_jobs_of_a_machine_see_its_background() -> None:
         ({"load": 0.3, "on": "uplink"}, r"cluster.background.on = 'uplink': No link or device is called 'uplink'"),
         ({"load": 0.3, "of": "nics"}, "did you mean 'on'|known here: load, on"),
         ({"on": "nics"}, "cluster.background.load: is missing"),
-        (0.3, "wants a mapping"),
+        (0.3, "expected a mapping"),
     ],
     ids=str,
 )
@@ -219,15 +219,15 @@ def test_a_field_of_one_job_or_of_the_machine_is_changed(files: str) -> None:
 def test_other_commands_want_a_scenario(files: str, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     words = [*command[:2], files] if command[0] == "show" else [command[0], files, *command[1:]]
     assert status(*words) == 2
-    assert "describes several jobs on one machine, which `trainsim run` runs" in capsys.readouterr().err
+    assert "describes several jobs on one machine, which only `trainsim run` can run" in capsys.readouterr().err
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a node twice": ({"jobs": [job("left", nodes=[1, 0]), job("right", nodes=[4, 1])]},
-                     "jobs.1.nodes: node 1 is that of job left already"),
+                     "jobs.1.nodes: node 1 already belongs to job left"),
     "too many": ({"jobs.left.nodes": 5}, "cluster.on_nodes = 5: 4 of 6 nodes are free; ask for 1 to 4"),
     "no such node": ({"jobs.right": job("right", nodes=[9, 8])}, "there is no node 9; the nodes are 0 to 5"),
-    "a host list": ({"jobs.left.nodes": [2, 3]}, "jobs.1.placement: node 2 is that of job left already"),
+    "a host list": ({"jobs.left.nodes": [2, 3]}, "jobs.1.placement: node 2 already belongs to job left"),
     "unknown key": ({"jobs.left.node": 2}, "unknown key 'node'. Did you mean 'nodes'?"),
     "unknown section": ({"job": 1}, "unknown key 'job'. Did you mean 'jobs'?"),
     "unknown field": ({"cluster.nodez": 2}, "unknown key; did you mean 'nodes'"),
@@ -237,16 +237,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "one name": ({"jobs.left.name": "right"}, "two jobs are called 'right'"),
     "start": ({"jobs.left.start": "-1s"}, "jobs.0.start: '-1s' is not a time"),
     "steps": ({"jobs.left.steps": 0}, "out of range"),
-    "nodes": ({"jobs.left.nodes": "two"}, "wants how many nodes, 4, or which"),
-    "no jobs": ({"jobs": []}, "wants a list of jobs"),
-    "no machine": ({"cluster": {"nodes": 4}}, "wants the machine of all jobs"),
-    "the scenario": ({"jobs.left.scenario.parallel.tp": 3}, "do not divide by tp=3"),
+    "nodes": ({"jobs.left.nodes": "two"}, "expected how many nodes, 4, or which"),
+    "no jobs": ({"jobs": []}, "expected a list of jobs"),
+    "no machine": ({"cluster": {"nodes": 4}}, "expected the machine of all jobs"),
+    "the scenario": ({"jobs.left.scenario.parallel.tp": 3}, "are not divisible by tp=3"),
     "flaps": ({"jobs.left.scenario.what_if": [{"flap": {"link": "leaf0", "from": 0, "until": 1, "factor": 0.5}}]},
-              "what_if.flap is not simulated yet where several jobs run"),
+              "what_if.flap is not simulated yet with several jobs"),
     "two machines": ({"jobs.left.scenario.what_if": [{"fail": {"nic": "node0.nic0"}}]}, "see different machines"),
     "nodes of all": ({"jobs.right": job("right", nodes=3), "jobs.left.nodes": 4},
                      "jobs.1.nodes: job right asks for 3 nodes, and 2 of 6 are free, job left has 4"),
-    "no node": ({"jobs.left.nodes": 0}, "jobs.0.nodes: job left wants how many nodes, 4, or which"),
+    "no node": ({"jobs.left.nodes": 0}, "jobs.0.nodes: job left: expected how many nodes, 4, or which"),
     "the job": ({"jobs.left.scenario.training.global_batch": 7}, "job left: "),
     "a field of scenarios": ({"simulation.detail": "block"},
                              "simulation.detail: each job has a scenario of its own; set "

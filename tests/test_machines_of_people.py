@@ -113,7 +113,7 @@ def test_gpus_in_all_are_nodes_or_a_part_of_one(gpus: int, topology: str, nodes:
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        ({"gpus": 20}, "20 GPUs are no whole nodes of 8; 16 or 24 would be"),
+        ({"gpus": 20}, "20 GPUs do not fill whole nodes of 8; 16 or 24 would"),
         ({"gpus": 16, "nodes": 4}, r"16 GPUs are 2 nodes of 8, and cluster.nodes says 4.*gpus=32"),
         ({"gpus": 4, "nodes": 2}, "leave nodes out for a part of one node"),
         ({"gpus": 2, "gpus_per_node": 4}, "leave gpus_per_node out"),

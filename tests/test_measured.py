@@ -223,7 +223,7 @@ def test_the_rank_is_in_the_name_of_the_file_where_the_file_does_not_say(tmp_pat
         del data["distributedInfo"]
         files.append(written(data, tmp_path / f"out_rank{rank}.pt.trace.json"))
     assert ts.read_trace(files).measured.rank_numbers == (3, 8)
-    with pytest.raises(ScenarioError, match="both of rank 8"):
+    with pytest.raises(ScenarioError, match="both from rank 8"):
         ts.read_trace([files[0], files[0]])
 
 
@@ -236,12 +236,12 @@ def test_steps_are_chosen(tmp_path: Path) -> None:
     assert micro({"step": every.step_time}) == {"step": STEP}
     assert micro(every.breakdown) == EXPECTED
     assert [micro({"end": end}) for end in every.step_ends[:1]] == [{"end": 440.0}]
-    for step, words in ((9, "steps 4, 5, 6"), (True, "wants the number"), ("5", "wants the number")):
+    for step, words in ((9, "steps 4, 5, 6"), (True, "expected the number"), ("5", "expected the number")):
         with pytest.raises(ScenarioError, match=words):
             ts.read_trace(file, step=step)
     data["traceEvents"] = [e for e in data["traceEvents"] if "Profiler" not in e["name"]]
     whole = ts.read_trace(written(data, tmp_path / "u.json"))
-    assert "mark no steps" in whole.measured.part
+    assert "no steps are marked" in whole.measured.part
     assert micro({"compute": whole.breakdown["compute"]}) == {"compute": 900.0}
 
 
@@ -292,7 +292,7 @@ def test_events_that_are_none_are_left_out(events: list[Event]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "empty"), ("hello", "no trace that is known"), ("{}", "no list of traceEvents"), ("[]", "no kernels"),
+    [("", "empty"), ("hello", "not a known kind of trace"), ("{}", "no list of traceEvents"), ("[]", "no kernels"),
      ("[" * 5000, "t.json"), ('{"traceEvents": [', "t.json"), ('{"traceEvents": 5}', "no list"), ("[1,2", "t.json")],
 )  # fmt: skip
 def test_what_is_no_trace_is_refused_in_words(text: str, words: str, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_what_is_no_trace_is_refused_in_words(text: str, words: str, tmp_path: P
     with pytest.raises(ScenarioError):
         ts.read_trace([])
     (tmp_path / "none").mkdir()
-    with pytest.raises(ScenarioError, match="no files of traces"):
+    with pytest.raises(ScenarioError, match="no trace files"):
         ts.read_trace(tmp_path / "none")
 
 

@@ -143,7 +143,7 @@ def test_cards_that_cannot_run_a_scenario_are_told_beside_those_that_can(capsys:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("llama-3-8b", "--gpus", "0"), "wants numbers of GPUs"),
+        (("llama-3-8b", "--gpus", "0"), "expected numbers of GPUs"),
         (("llama-3-8b", "--cards", "h1000"), "No GPU is called 'h1000'"),
         (("nothing-3-8b",), "No scenario is called 'nothing-3-8b'"),
     ],

@@ -184,7 +184,7 @@ def test_families_fill_in_what_is_left_out(family: str) -> None:
         ({"lora": {"rank": 8, "targets": ["downn"]}}, UnknownName, "Did you mean 'down'"),
         ({"lora": {"rank": 8, "targets": ["qkv", "k"]}}, InvalidPlan, "both put an adapter on k"),
         ({"lora": {"rnk": 8}}, ScenarioError, "did you mean 'rank'"),
-        ({"lora": 8}, ScenarioError, "wants a mapping"),
+        ({"lora": 8}, ScenarioError, "expected a mapping"),
         ({"encoder_layers": 12}, InvalidPlan, "leave no decoder"),
         ({"encoder_layers": 1, "mtp_layers": 1}, InvalidPlan, "mtp_layers is not simulated in a model with an encoder"),
         ({"window": 0}, InvalidPlan, "window is 0"),
@@ -198,7 +198,7 @@ def test_families_fill_in_what_is_left_out(family: str) -> None:
         ({"mla": LATENT, "attention_sinks": True}, InvalidPlan, "has no attention_sinks"),
         ({"mla": LATENT, "lora": {"rank": 8}}, InvalidPlan, "has no v"),
         ({"mla": {**LATENT, "v_head_dim": 0}}, InvalidPlan, "v_head_dim is 0"),
-        ({"linear_attention": {**DELTA, "key_heads": 3}}, InvalidPlan, "do not divide by key_heads=3"),
+        ({"linear_attention": {**DELTA, "key_heads": 3}}, InvalidPlan, "are not divisible by key_heads=3"),
         ({"moe": {"experts": 8, "shared_experts": 1, "first_dense": 2}}, InvalidPlan, "leave no layer"),
     ],
 )

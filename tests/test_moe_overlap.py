@@ -52,7 +52,7 @@ class TestSchedule:
         one = scenario(shape)
         usual = scenario(shape, training={"moe_overlap": False}).resolve().pipeline.schedule
         assert one.resolve().pipeline.schedule == OVERLAP
-        assert f"in the place of {usual}" in one.resolved["derived"]["pipeline.schedule"]
+        assert f"instead of {usual}" in one.resolved["derived"]["pipeline.schedule"]
 
     def test_naming_it_is_the_same(self) -> None:
         named = scenario("two stages", training={"moe_overlap": False}).replace({"pipeline.schedule": "combined-1f1b"})

@@ -193,7 +193,7 @@ def test_another_gpu_brings_its_own_nvlinks_and_that_is_told() -> None:
     back = Scenario.from_dict(h800.resolved)
     assert back.resolve() == h800.resolve()
     unused = plain(cluster__topology="pcie_box", cluster__gpu="a100-pcie-80gb")
-    assert "joins GPUs by PCIe" in unused.resolved["derived"]["cluster.gpu"]
+    assert "connects GPUs by PCIe" in unused.resolved["derived"]["cluster.gpu"]
     with pytest.raises(TrainsimError, match="has no NVLinks"):
         load_topology("pcie_box", nvlink_bandwidth="100GB/s")
 

@@ -525,9 +525,9 @@ def test_a_host_or_a_drive_that_is_too_small_is_an_answer(store: str, changes: d
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sharding__offload": {"ratio": 0.5}}, "no use with optimizer: none"),
-        ({"sharding__offload__pipeline_read": True}, "no use with optimizer: cpu"),
-        ({"sharding__offload__parameters": "cpu"}, "zero1 keeps parameters on every GPU"),
+        ({"sharding__offload": {"ratio": 0.5}}, "no effect with optimizer: none"),
+        ({"sharding__offload__pipeline_read": True}, "no effect with optimizer: cpu"),
+        ({"sharding__offload__parameters": "cpu"}, "zero1 keeps all parameters on every GPU"),
         ({"sharding__strategy": "fsdp"}, "fsdp moves parameters, gradients and optimizer together"),
         ({"sharding__strategy": "mics"}, "MiCS offloads nothing"),
         ({"framework": "megatron-deepspeed-2022", "sharding__offload__delayed_update": True}, "2101.06840"),

@@ -143,7 +143,7 @@ def test_software_with_fused_kernels_of_its_own_is_neither(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["yes", 1, [True]])
 def test_compiled_is_true_or_false(value: object) -> None:
-    with pytest.raises(InvalidData, match="compiled: wants true or false"):
+    with pytest.raises(InvalidData, match="compiled: expected true or false"):
         load_framework({"base": "neutral", "compiled": value})
 
 

@@ -120,7 +120,7 @@ def test_every_strategy_does_it_or_says_why(name: str) -> None:
         ({"training__gradient_accumulation": 2, "training__global_batch": 32}, ["2 micro-batches", "global_batch: 16"]),
         ({"parallel__pp": 2, "training__global_batch": 1, "sharding__strategy": "ddp", "parallel__tp": 8}, ["pp: 1"]),
         ({"training__optimizer": "muon"}, ["muon", "whole matrices"]),
-        ({"framework": "megatron-core", "sharding__strategy": "fsdp"}, ["megatron-core", "buffer of all"]),
+        ({"framework": "megatron-core", "sharding__strategy": "fsdp"}, ["megatron-core", "one contiguous buffer"]),
         ({"training__precision": "fp16"}, ["overflow", "loss_scaling: none"]),
         ({"what_if": [{"skip": {"step": 0}}]}, ["skips an update"]),
         ({"sharding__offload": {"optimizer": "cpu", "parameters": "cpu"}}, ["sharding.offload: none"]),

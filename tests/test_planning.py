@@ -298,7 +298,7 @@ def test_no_machine_is_quick_enough() -> None:
         ({}, {"days": 30, "most": 64}, "tokens"),
         ({"training__tokens": "1B"}, {"days": 0, "most": 64}, "days=0"),
         ({"training__tokens": "1B"}, {"days": float("nan"), "most": 64}, "days=nan"),
-        ({"training__tokens": "1B"}, {"days": 30, "most": 3}, "max_gpus=3: wants 4 or more"),
+        ({"training__tokens": "1B"}, {"days": 30, "most": 3}, "max_gpus=3: expected 4 or more"),
         ({"training__tokens": "1B"}, {"days": 30, "most": 10**9}, "max_gpus=1000000000: .* 2097152 GPUs at most"),
     ],
 )
@@ -322,7 +322,7 @@ def test_the_machine_that_is_found_has_as_many_layouts_as_asked_for(scenario_fil
 @pytest.mark.parametrize("gpus", ["64.5", "many", "-8", "1e400"])
 def test_gpus_are_a_whole_number(scenario_file: Path, gpus: str) -> None:
     done = CliRunner().invoke(app, ["plan", str(scenario_file), "--tokens", "1B", "--days", "1", "--max-gpus", gpus])
-    assert "wants a whole number" in str(done.exception)
+    assert "expected a whole number" in str(done.exception)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -374,15 +374,15 @@ def test_layouts_say_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        ({"parallel.tp": ["x"]}, "parallel.tp = 'x': wants a whole number"),
+        ({"parallel.tp": ["x"]}, "parallel.tp = 'x': expected a whole number"),
         ({"parallel.tp": [0]}, "parallel.tp = 0: must be at least 1"),
         ({"parallel.ep": [0]}, "parallel.ep = 0"),
         ({"training.micro_batch": [1, 0]}, "training.micro_batch = 0"),
         ({"training.micro_batch": [None]}, "training.micro_batch = null"),
         ({"pipeline.chunks": ["x"]}, "pipeline.chunks = 'x'"),
-        ({"parallel.tp": 2}, "parallel.tp: wants a list"),
-        ({"parallel.tp": []}, "parallel.tp: wants a list"),
-        ({"pipeline.schedule": "1f1b"}, "pipeline.schedule: wants a list"),
+        ({"parallel.tp": 2}, "parallel.tp: expected a list"),
+        ({"parallel.tp": []}, "parallel.tp: expected a list"),
+        ({"pipeline.schedule": "1f1b"}, "pipeline.schedule: expected a list"),
         ({"foo.bar": [1]}, "foo.bar: unknown key"),
         ({"cluster.nodes": [2, 4]}, "cluster.nodes = 4: 16 GPUs instead of 8.*--set cluster.nodes=4"),
         ({"training.global_batch": [64]}, "64 sequences per step instead of 32"),

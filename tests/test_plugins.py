@@ -140,7 +140,7 @@ BROKEN = {  # what is wrong -> the group, the name and the value of the entry po
         "acme_data",
         "no catalogue is called 'gpu'; did you mean 'gpus'?",
     ),
-    "no such package": ("trainsim.catalogues", "gpus", "acme_data.nothing", "acme_data.nothing is no package"),
+    "no such package": ("trainsim.catalogues", "gpus", "acme_data.nothing", "acme_data.nothing is not a package"),
     "a package around it fails": ("trainsim.catalogues", "gpus", "acme_data.bad.gpus", "ZeroDivisionError"),
     "no files": ("trainsim.catalogues", "gpus", "acme_data.empty", "has no .yaml files"),
     "no such module": ("trainsim.modules", "x", "acme_data.nothing", "No module named 'acme_data.nothing'"),

@@ -105,11 +105,11 @@ def test_a_frequency_that_reaches_no_layer_is_told() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"mode": "selective", "every": 2}, "every can be given with mode: full only"),
+        ({"mode": "selective", "every": 2}, "every can only be given with mode: full"),
         ({"mode": "full", "every": 2, "layers": 1}, "layers and every both"),
         ({"mode": "full", "every": 0}, "every"),
         ({"mode": "full", "evry": 2}, "every"),
-        ({"mode": "full", "policy": "op"}, "policy can be given with mode: selective only"),
+        ({"mode": "full", "policy": "op"}, "policy can only be given with mode: selective"),
         ({"mode": "selective", "policy": "op", "modules": ["mlp"]}, "modules and policy both"),
         ({"mode": "selective", "policy": "product"}, "Did you mean 'products'"),
     ],

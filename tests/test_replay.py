@@ -195,7 +195,7 @@ def test_slices_go_forward_in_turn_and_back_the_other_way_round():
     assert replay(order).makespan == 6
     with pytest.raises(InvalidPlan, match="0B0 comes before 0B1 on its rank; with causal attention"):
         replay(order, slices=2)
-    with pytest.raises(InvalidPlan, match="no whole number"):
+    with pytest.raises(InvalidPlan, match="not a whole number"):
         replay(schedule("seq1f1b", 2, 2, group=3), slices=4)
 
 

@@ -80,7 +80,7 @@ def test_equality_is_of_meaning_not_of_spelling() -> None:
     assert base.replace({"parallel.tp": 2}) != base
     assert len({base, base.replace({"parallel.tp": 1}), base.replace({"parallel.tp": 2})}) == 2
     assert base.replace({"parallel.tp": np.int64(2)}) == base.replace({"parallel.tp": 2})
-    with pytest.raises(ScenarioError, match="3 is no path"):
+    with pytest.raises(ScenarioError, match="3 is not a path"):
         base.replace({3: 2})  # type: ignore[dict-item]
 
 
@@ -163,7 +163,7 @@ def test_one_key_of_a_mapping_of_the_topology_can_be_set() -> None:
         ("cluster.hosts.memry", "'memory'"),
         ("cluster.gpus.memory", "a single value"),
         ("cluster.hostz.memory", "hosts"),
-        ("cluster.gpu.memory", "say first what cluster.gpu is"),
+        ("cluster.gpu.memory", "set cluster.gpu to a name first"),
     ):
         with pytest.raises(ScenarioError, match=words):
             usual.replace({path: "64GB"}).resolve()

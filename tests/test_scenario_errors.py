@@ -33,14 +33,17 @@ CASES = {
     "unknown section": (GOOD + "trainin: {}\n", [":3:", "trainin", "did you mean 'training'"]),
     "unknown key": (GOOD + "parallel:\n  tpp: 2\n", [":4:", "parallel.tpp", "did you mean 'tp'"]),
     "key of another section": (GOOD + "parallel:\n  micro_batch: 2\n", ["belongs under training"]),
-    "list for a mapping": (GOOD + "parallel: [1, 2]\n", [":3:", "parallel = [1, 2]", "wants a mapping", "tp, pp, dp"]),
+    "list for a mapping": (
+        GOOD + "parallel: [1, 2]\n",
+        [":3:", "parallel = [1, 2]", "expected a mapping", "tp, pp, dp"],
+    ),
     "word for a mapping": (
-        GOOD + "sharding: {offload: cpu}\n", ["offload = 'cpu'", "wants a mapping", "optimizer, parameters"]
+        GOOD + "sharding: {offload: cpu}\n", ["offload = 'cpu'", "expected a mapping", "optimizer, parameters"]
     ),
     "no GPU": (
         "model: gpt2\ncluster: {topology: dgx_a100, gpu: a100}\n", ["cluster.gpu = 'a100'", "No GPU is called"]
     ),
-    "mapping for a list": (GOOD + "what_if: {slow: 1}\n", [":3:", "wants a list"]),
+    "mapping for a list": (GOOD + "what_if: {slow: 1}\n", [":3:", "expected a list"]),
     "word for a number": (GOOD + "parallel:\n  tp: two\n", [":4:", "parallel.tp = 'two'", "whole number"]),
     "true for a number": (GOOD + "parallel: {tp: true}\n", ["parallel.tp = true", "whole number"]),
     "fraction": (GOOD + "parallel: {tp: 1.5}\n", ["parallel.tp = 1.5", "whole number"]),
@@ -67,14 +70,17 @@ CASES = {
     "unknown schedule": (GOOD + "pipeline: {schedule: 1f1c}\n", [":3:", "Did you mean '1f1b'"]),
     "unknown algorithm": (GOOD + "network: {algorithm: rinf}\n", [":3:", "Did you mean 'ring'"]),
     "unknown collective": (GOOD + "network: {algorithm: {allreduce: ring}}\n", ["all_reduce"]),
-    "heads": (BLOOM + "parallel:\n  tp: 3\n  pp: 16\n", [":7:", "112 heads do not divide by tp=3", "tp=1, 2, 4, 7, 8"]),
+    "heads": (
+        BLOOM + "parallel:\n  tp: 3\n  pp: 16\n",
+        [":7:", "112 heads are not divisible by tp=3", "tp=1, 2, 4, 7, 8"],
+    ),
     "product": (BLOOM + "parallel: {tp: 4, pp: 12, dp: 7}\n", ["336", "384", "dp=8 would"]),
     "product without dp": (BLOOM + "parallel: {tp: 4, pp: 11}\n", ["44", "384", "pp=1, 2, 3, 4, 6, 8, 12", "nodes="]),
     "batch": (
         BLOOM + "parallel: {tp: 4, pp: 12}\ntraining: {global_batch: 2047, micro_batch: 2}\n",
         ["2047", "16", "2032", "2048"],
     ),
-    "layers": (BLOOM + "parallel: {tp: 4, pp: 16}\n", ["70 layers do not divide by pp=16", "pp=", "layout"]),
+    "layers": (BLOOM + "parallel: {tp: 4, pp: 16}\n", ["70 layers are not divisible by pp=16", "pp=", "layout"]),
     "layout length": (GOOD + "pipeline: {layout: [6, 6]}\n", ["2 numbers", "1 virtual stages"]),
     "layout sum": (GOOD + "parallel: {pp: 2}\npipeline: {layout: [6, 5]}\n", ["11 layers", "1 too few"]),
     "slices": (GOOD + "pipeline: {schedule: seq1f1b, group: 3}\n", ["1024 tokens", "3 equal slices", "group=1, 2, 4"]),
@@ -111,7 +117,7 @@ CASES = {
     "slow nothing": (GOOD + "what_if:\n- slow: {factor: 2, link: ''}\n", ["link or device"]),
     "slow GPU that is none": (
         GOOD + "what_if:\n- slow: {factor: 2, gpu: node0.nic0}\n",
-        [":4:", "is no GPU", "node0.gpu0"],
+        [":4:", "is not a GPU", "node0.gpu0"],
     ),
     "slow GPU that is not there": (
         GOOD + "what_if:\n- slow: {factor: 2, gpu: node0.gpu8}\n",
@@ -127,7 +133,7 @@ CASES = {
     "no date": (GOOD + "name: !!timestamp 2024-13-45\n", ["not valid YAML", "tag"]),
     "no bool": (GOOD + "name: !!bool abc\n", ["not valid YAML"]),
     "override with a number as key": (
-        "model: gpt2\ncluster: {topology: dgx_a100, collectives: {1: 2, a: 3}}\n", ["1 is no key"]
+        "model: gpt2\ncluster: {topology: dgx_a100, collectives: {1: 2, a: 3}}\n", ["1 is not a key"]
     ),
     "divided by zero": (
         "model: gpt2\ncluster: {topology: dgx_a100, collectives: {ramp_gpus: 0}}\n",
@@ -135,7 +141,7 @@ CASES = {
     ),
     "fewer heads than ranks": (
         "model: {layers: 4, hidden: 512, heads: 4, vocab: 999}\ncluster: {topology: dgx_a100}\nparallel: {tp: 8}\n",
-        [":3:", "4 heads do not divide by tp=8", "tp=1, 2, 4 would"],
+        [":3:", "4 heads are not divisible by tp=8", "tp=1, 2, 4 would"],
     ),
     "sequence parallel of a derived length": (
         "model: {layers: 4, hidden: 512, heads: 8, vocab: 999, max_positions: 1001}\n"
@@ -275,7 +281,7 @@ def test_a_gpu_is_the_same_by_name_and_by_rank(topology: str) -> None:
 def test_a_value_that_may_have_several_forms_is_told_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         Scenario.load("quickstart").replace({"network.algorithm": None})
-    assert str(refused.value) == "network.algorithm = null: wants a name or a mapping (key: value lines)"
+    assert str(refused.value) == "network.algorithm = null: expected a name or a mapping (key: value lines)"
 
 
 @pytest.mark.parametrize(("until", "says"), [(1, "ends at 1 s, at the moment it begins"), (0.5, "before it begins")])

@@ -416,14 +416,14 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("zero3", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
     ("zeropp", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
     ("mics", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
-    ("fsdp2", {"sharding__quantized_weights": True}, InvalidPlan, "fsdp has no use for it; zero3, zeropp have"),
-    ("ddp", {"sharding__shard_size": 2}, InvalidPlan, "ddp has no use for it"),
+    ("fsdp2", {"sharding__quantized_weights": True}, InvalidPlan, "fsdp does not use it; zero3, zeropp support it"),
+    ("ddp", {"sharding__shard_size": 2}, InvalidPlan, "ddp does not use it"),
     ("hsdp", {"sharding__shard_size": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("mics", {"sharding__shard_size": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("mics", {"sharding__shard_size": 1}, InvalidPlan, "groups of one replica share nothing"),
     ("hpZ", {"sharding__secondary_partition": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("zero1", {"sharding__instances": 3}, InvalidPlan, "8 replicas do not divide into 3 groups"),
-    ("fsdp2", {"sharding__reshard_after_forward": 3}, InvalidPlan, "8 replicas do not divide by 3"),
+    ("fsdp2", {"sharding__reshard_after_forward": 3}, InvalidPlan, "8 replicas are not divisible by 3"),
     ("hsdp", {"sharding__reshard_after_forward": 8}, InvalidPlan, "the 4 replicas that share parameters do not"),
     ("fsdp2", {"parallel__pp": 2, "sharding__reshard_after_forward": 2}, InvalidPlan, "leave it out"),
     ("fsdp2", {"parallel__pp": 2, "pipeline__schedule": "zb-h1"}, NotBuilt, "not simulated with zb-h1"),
@@ -436,8 +436,8 @@ REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
     ("fsdp2", {"parallel__pp": 2, "sharding__sync": "last"}, InvalidPlan, "reduces gradients after the last"),
     ("fsdp2", {"framework": "megatron-core", "parallel__pp": 2}, InvalidPlan, "without a pipeline only"),
     ("hsdp", {"framework": "nemo", "training__precision": "fp16"}, InvalidPlan, "does not run PyTorch's FSDP2 in fp16"),
-    ("ddp", {"sharding__prefetch_bucket": 0}, InvalidPlan, "ddp has no use for it"),
-    ("ddp", {"sharding__reshard_after_forward": False}, InvalidPlan, "ddp has no use for it"),
+    ("ddp", {"sharding__prefetch_bucket": 0}, InvalidPlan, "ddp does not use it"),
+    ("ddp", {"sharding__reshard_after_forward": False}, InvalidPlan, "ddp does not use it"),
 ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def plan(job: Job, stage: int, groups: Sequence[ParameterGroup]) -> ShardingPlan
 
 def refuses(job: Job) -> Iterator[Refusal]:
     if replicas(job) % 2:
-        yield Refusal("strategy", "half of the replicas is no whole number; an even dp would work")
+        yield Refusal("strategy", "half of the replicas is not a whole number; an even dp would work")
 
 
 TOY = Strategy(
@@ -91,8 +91,8 @@ def test_its_words_are_checked_as_those_of_others_are(toy: str) -> None:
     for options, words in (
         ({"wire": "hal"}, ["sharding.wire = 'hal'", "did you mean 'half'"]),
         ({"wires": "half"}, ["sharding.wires", "did you mean 'wire'"]),
-        ({"instances": 2}, ["sharding.instances = 2", "toy has no use for it", "zero1 has"]),
-        ({"offload": {"optimizer": "cpu", "parameters": "cpu"}}, ["toy keeps parameters on every GPU", "zero3"]),
+        ({"instances": 2}, ["sharding.instances = 2", "toy does not use it", "zero1 supports it"]),
+        ({"offload": {"optimizer": "cpu", "parameters": "cpu"}}, ["toy keeps all parameters on every GPU", "zero3"]),
     ):
         with pytest.raises(TrainsimError) as caught:
             scenario(toy, **options).resolve()
@@ -103,7 +103,7 @@ def test_its_words_are_checked_as_those_of_others_are(toy: str) -> None:
         scenario(toy).replace({"pipeline.schedule": "pipedream", "parallel.pp": 2}).resolve()
     with pytest.raises(ScenarioError, match="wire"):
         scenario("ddp", wires="half")
-    with pytest.raises(InvalidPlan, match="toy has"):
+    with pytest.raises(InvalidPlan, match="toy supports it"):
         scenario("ddp", wire="half").resolve()
 
 

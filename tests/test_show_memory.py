@@ -273,7 +273,7 @@ def test_show_memory_as_json(small: str, capsys: pytest.CaptureFixture[str]) -> 
     [
         ([], "SCENARIO"),
         (["nothing.yaml"], "no such file"),
-        (["small.yaml", "--set", "parallel.tp=3"], "4 heads do not divide by tp=3"),
+        (["small.yaml", "--set", "parallel.tp=3"], "4 heads are not divisible by tp=3"),
         (["small.yaml", "--set", "parallel.tp"], "path=value"),
         (["small.yaml", "--out", "picture.pdf"], ".png or .svg"),
         (["small.yaml", "--out", "picture"], ".png or .svg"),

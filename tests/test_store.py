@@ -411,7 +411,7 @@ def damaged_answers(path: Path) -> None:
     ("make", "words"),
     [
         (a_folder_of_files, r"is a folder of something else \(it has notes\.txt\); name an empty"),
-        (text, "is no database of SQLite"),
+        (text, "is not an SQLite database"),
         (of_another_program, r"belongs to another program \(has the tables customers\)"),
         (marked_by_another_program, "belongs to another program"),
         (later, "written by a later trainsim .* update trainsim, or name another file"),
@@ -442,8 +442,8 @@ def test_a_folder_that_is_not_there_and_a_value_that_is_no_path(tmp_path: Path) 
         (tmp_path / "no" / "a.sqlite", "there is no folder"),
         (f"{tmp_path}/no/answers/", "there is no folder"),
         (f"{tmp_path}/a.sqlite/", "is a file; name a folder"),
-        (3, "wants the"),
-        ("", "wants the"),
+        (3, "expected the"),
+        ("", "expected the"),
     ):
         with pytest.raises(StoreError, match=words):
             store_at(what)  # type: ignore[arg-type]

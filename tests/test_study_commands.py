@@ -68,7 +68,7 @@ def test_a_sweep_is_a_line_per_point_and_says_each_reason_once(small: None, caps
     assert all("GiB" in line and "%" in line and " ms " in line and line.rstrip().endswith("fits") for line in ran)
     text = "\n".join(lines)
     assert len(refused) == 5
-    assert text.count("16 heads do not divide by tp=3") == 1
+    assert text.count("16 heads are not divisible by tp=3") == 1
     assert text.count("No schedule is called 'nonsense'") == 1
 
 

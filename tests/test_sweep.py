@@ -49,7 +49,7 @@ def test_a_point_that_cannot_run_is_a_row_that_says_why() -> None:
     assert ran["fits"].all()
     assert ran["mfu"].between(0, 1).all()
     for message in frame["error"][4:]:
-        assert "4 heads do not divide by tp=3" in message
+        assert "4 heads are not divisible by tp=3" in message
     assert math.isnan(frame["step_time_s"].iloc[5])
     assert not frame.attrs["interrupted"]
 
@@ -128,7 +128,7 @@ def test_what_is_no_scenario_is_refused(given: Any) -> None:
         lambda: ts.explain(given),
         lambda: ts.what_fits(given),
     ):
-        with pytest.raises(ScenarioError, match="is no scenario"):
+        with pytest.raises(ScenarioError, match="is not a scenario"):
             study()
 
 

@@ -30,7 +30,7 @@ def made(axes: dict[str, list[Any]], *, holes: int = 0) -> list[SweptPoint]:
     for k, values in enumerate(product(*axes.values())):
         point = dict(zip(axes, values, strict=True))
         if holes and k % holes == 0:
-            points.append(SweptPoint(values=point, reason=f"{k} heads do not divide by {k + 1}: $x_{k}$ <b>" * 3))
+            points.append(SweptPoint(values=point, reason=f"{k} heads are not divisible by {k + 1}: $x_{k}$ <b>" * 3))
         else:
             measured = ran(1.0 + (k * 7 % 11) / 10, (20 + k % 17) * GIB, fits=k % 5 > 0)
             points.append(SweptPoint(values=point, ran=measured))

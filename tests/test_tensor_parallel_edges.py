@@ -43,9 +43,9 @@ def test_one_rank_has_all_logits_anyway() -> None:
 def test_the_framework_says_whether_the_loss_is_parallel() -> None:
     assert not small(**EAGER).training.loss_parallel
     assert small(framework="torchtitan", parallel__pp=1).training.loss_parallel
-    with pytest.raises(ScenarioError, match=r"training\.loss_parallel = false: megatron-core has no other loss; true"):
+    with pytest.raises(ScenarioError, match=r"loss_parallel = false: megatron-core supports no other loss; true"):
         small(training__loss_parallel=False)
-    with pytest.raises(ScenarioError, match="a head on all pipeline stages has no other loss"):
+    with pytest.raises(ScenarioError, match="a head on all pipeline stages supports no other loss"):
         small(framework="transformers", training__loss_parallel=False, pipeline__vocabulary_parallel=True)
 
 

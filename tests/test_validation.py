@@ -170,21 +170,21 @@ def test_rules(cells: dict[str, str], path: tuple[str, str], value: object) -> N
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ({"layers": "many"}, "layers = 'many' is no number"),
+        ({"layers": "many"}, "layers = 'many' is not a number"),
         (
             {"heads": "", "model_name": "ours-7b"},
-            "heads is blank, and model_name = 'ours-7b' is no model of the catalogue",
+            "heads is blank, and model_name = 'ours-7b' is not a model of the catalogue",
         ),
         ({"family": "lama"}, "did you mean 'llama'"),
         ({"zero_stage": "7"}, "zero_stage = 7 is none of 0, 1, 2, 3"),
         ({"tp": "0"}, "tp = '0' is not above 0; leave it blank"),
-        ({"year": "-5"}, "year = '-5' is no whole number from 0 on"),
+        ({"year": "-5"}, "year = '-5' is not a whole number from 0 on"),
         ({"dp": "8"}, "dp = 8: times tp, pp and cp (1) that is 8 GPUs, and num_gpus says 16"),
         ({"gpu": "TPU v5p"}, "gpu = 'TPU v5p' is none of the catalogue's"),
         ({"gated_mlp": "maybe"}, "neither yes (1) nor no (0)"),
         ({"pp": "4", "dp": "4", "schedule": "banana"}, "schedule = 'banana'"),
         ({"recompute": "sometimes"}, "recompute = 'sometimes'"),
-        ({"micro_batch": "1.5"}, "micro_batch = '1.5' is no whole number"),
+        ({"micro_batch": "1.5"}, "micro_batch = '1.5' is not a whole number"),
     ],
 )
 def test_what_is_no_value_is_said(cells: dict[str, str], says: str) -> None:

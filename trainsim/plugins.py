@@ -105,7 +105,7 @@ def _folder(entry: EntryPoint) -> Path:
         raise _broken(entry, f"looking for {entry.value} failed: {_words(fault)}") from fault
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
-        raise _broken(entry, f"{entry.value} is no package, and so no folder of data files")
+        raise _broken(entry, f"{entry.value} is not a package, so it has no data files")
     return Path(folders[0])
 
 

@@ -99,7 +99,7 @@ def training_cost(
     """
     for name, value in (("tokens", tokens), ("tokens_per_s", tokens_per_s), ("gpus", gpus), ("price", price)):
         if value is not None and not 0 < value < float("inf"):
-            raise InvalidPlan(f"{name}={shorten(value)}: wants a number above 0")
+            raise InvalidPlan(f"{name}={shorten(value)}: expected a number above 0")
     step, ends = likely or (1.0, None)
     return TrainingCost(
         tokens=tokens,

@@ -34,7 +34,7 @@ def calibrate(
     damaged, or that tell nothing.
     """
     if not (scenario is None or isinstance(scenario, Scenario | str | Path)):
-        raise ScenarioError(f"scenario={scenario!r}: wants a Scenario, the name of one, or its file")
+        raise ScenarioError(f"scenario={scenario!r}: expected a Scenario, the name of one, or its file")
     job = Scenario.load(scenario) if isinstance(scenario, str | Path) else scenario
     bases = bases_of(_several("base", base, str, "the name of a topology, framework or GPU, or several"), job)
     return calibrated(measurements_of(files), bases)
@@ -44,10 +44,10 @@ def _several(name: str, given: Any, kind: type | UnionType, wants: str) -> list[
     """*given*, one of a *kind* or several, as a list. Raises ScenarioError for anything else."""
     listed = [given] if isinstance(given, kind) else given
     if not isinstance(listed, Iterable) or isinstance(listed, str | bytes | Mapping):
-        raise ScenarioError(f"{name}={given!r}: wants {wants}")
+        raise ScenarioError(f"{name}={given!r}: expected {wants}")
     listed = list(listed)
     if wrong := [one for one in listed if not isinstance(one, kind)]:
-        raise ScenarioError(f"{name}={given!r}: wants {wants}, and {wrong[0]!r} is none")
+        raise ScenarioError(f"{name}={given!r}: expected {wants}, and {wrong[0]!r} is none")
     return listed
 
 

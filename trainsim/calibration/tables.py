@@ -28,7 +28,7 @@ class TableRow:
         except ValueError:
             value = float("nan")
         if not 0 < value < float("inf"):
-            raise ScenarioError(f"{self.place}: {column} = {shorten(self.cells[column])} is no number above 0")
+            raise ScenarioError(f"{self.place}: {column} = {shorten(self.cells[column])} is not a number above 0")
         return value
 
     def first(self, columns: Iterable[str]) -> str | None:

@@ -109,7 +109,7 @@ def _wrong_value(error: Any) -> str:
         return ""
     found = error.__cause__.errors()[0]
     wanted = WANTED.get(str(found["type"]).partition("_")[0])
-    return f"{options[0]} {found['input']}: wants {wanted}" if wanted else ""
+    return f"{options[0]} {found['input']}: expected {wanted}" if wanted else ""
 
 
 def _sentence(text: str) -> str:

@@ -83,7 +83,7 @@ def zip_of(text: str) -> dict[str, list[Any]]:
     """
     parts = [part for part in re.split(r"\s+(?=[A-Za-z_][\w.]*=)", text.strip()) if part]
     if not parts:
-        raise ScenarioError(f"{text!r}: wants paths with values, for example --zip 'parallel.tp=1,2 parallel.dp=8,4'")
+        raise ScenarioError(f"{text!r}: expected paths with values, such as --zip 'parallel.tp=1,2 parallel.dp=8,4'")
     values: dict[str, list[Any]] = {}
     for part in parts:
         path, tried = grid_of(part)

@@ -62,5 +62,5 @@ def _counts(text: str) -> list[int]:
     """The numbers of ``--gpus``. Raises ScenarioError."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and 0 < int(word) <= 1 << 16 for word in words):
-        raise ScenarioError(f"--gpus {text}: wants numbers of GPUs with commas between them, for example 1,8")
+        raise ScenarioError(f"--gpus {text}: expected numbers of GPUs with commas between them, for example 1,8")
     return list(dict.fromkeys(int(word) for word in words))

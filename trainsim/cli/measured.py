@@ -45,7 +45,7 @@ def show_trace(
 
 
 def step_of(text: str | None) -> int | str | None:
-    """What ``--step`` says. Raises ScenarioError for what is no number of a step.
+    """What ``--step`` says. Raises ScenarioError for what is not a number of a step.
 
     >>> step_of("5"), step_of("all"), step_of(None)
     (5, 'all', None)
@@ -53,7 +53,7 @@ def step_of(text: str | None) -> int | str | None:
     if text is None or text == "all":
         return text
     if not text.isdecimal() or len(text) > 15:
-        raise ScenarioError(f"--step {text}: wants the number of a step in the files, or all")
+        raise ScenarioError(f"--step {text}: expected the number of a step in the files, or all")
     return int(text)
 
 
@@ -78,7 +78,7 @@ def show_measured(
     scenarios = [name for name in names if name not in traces]
     if len(scenarios) > 1 or (not scenarios and len(traces) != 2):
         raise ScenarioError(
-            f"{len(scenarios)} scenarios and {len(traces)} traces: compare wants one scenario and the traces of one "
+            f"{len(scenarios)} scenarios and {len(traces)} traces: compare needs one scenario and the traces of one "
             "run, or two traces; put the files of a run's ranks into a folder and name the folder"
         )
     if out:

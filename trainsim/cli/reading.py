@@ -149,7 +149,7 @@ def split(text: str, example: str) -> tuple[str, str]:
     """The two sides of ``path=value``."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
-        raise ScenarioError(f"{text!r}: wants path=value, for example {example}")
+        raise ScenarioError(f"{text!r}: expected path=value, for example {example}")
     return path.strip(), value
 
 
@@ -176,5 +176,5 @@ def grid_of(text: str) -> tuple[str, list[Any]]:
     path, value = split(text, "--grid parallel.tp=1,2,4")
     values = value_of(f"[{value}]")
     if not isinstance(values, list) or not values:
-        raise ScenarioError(f"{text!r}: wants values with commas between them, for example --grid parallel.tp=1,2,4")
+        raise ScenarioError(f"{text!r}: expected values with commas between them, for example --grid parallel.tp=1,2,4")
     return path, values

@@ -79,7 +79,7 @@ def chosen(files: str | None, *, out: Path | None, no_files: bool, as_json: bool
     if asked == (NONE,):
         return ()
     if not asked:
-        raise ScenarioError(f"--files {files!r}: wants some of {', '.join(FILES)}, or {NONE}")
+        raise ScenarioError(f"--files {files!r}: expected some of {', '.join(FILES)}, or {NONE}")
     if NONE in asked:
         raise ScenarioError(f"--files {files!r}: {NONE} stands alone; leave it out, or leave out the others")
     known = (*FILES, WHOLE_TRACE)

@@ -30,7 +30,7 @@ def ranks_in(words: str, count: int) -> tuple[int, ...]:
         first, dash, last = (part.strip() for part in word.partition("-"))
         if not first.isdecimal() or not (last.isdecimal() if dash else True):
             raise ScenarioError(
-                f"--ranks {words}: {word.strip()!r} is no rank; wants numbers such as 0,8,16-23, or all"
+                f"--ranks {words}: {word.strip()!r} is not a rank; expected numbers such as 0,8,16-23, or all"
             )
         begin, end = int(first), int(last or first)
         if not begin <= end < count:

@@ -74,7 +74,7 @@ def _attention(*, kernel: str, causal: object = True, direction: object = "forwa
     heads, kv_heads = sizes["heads"], sizes.get("kv_heads", sizes["heads"])
     if heads % kv_heads:
         raise InvalidPlan(
-            f"attention: heads={heads} do not divide by kv_heads={kv_heads}; give one that divides, or leave it out"
+            f"attention: heads={heads} are not divisible by kv_heads={kv_heads}; give one that divides, or leave it out"
         )
     return Attention(
         "attention",
@@ -111,7 +111,8 @@ def _memory_bound(*, kind: str, nbytes: object, variant: str = TUNED) -> Work:
 
 
 def _bytes(value: object) -> float:
-    wrong = InvalidPlan(f"memory_bound: nbytes={value!r} is no amount of data; give bytes >= 0, or text such as '1GiB'")
+    reason = "is not an amount of data; give bytes >= 0, or text such as '1GiB'"
+    wrong = InvalidPlan(f"memory_bound: nbytes={value!r} {reason}")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong
     try:
@@ -125,7 +126,7 @@ def _bytes(value: object) -> float:
 
 def _size(kind: str, key: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= MOST:
-        raise InvalidPlan(f"{kind}: {key}={value!r} is no size; it must be a whole number from 1 to {MOST}")
+        raise InvalidPlan(f"{kind}: {key}={value!r} is not a size; it must be a whole number from 1 to {MOST}")
     return int(value)
 
 

@@ -32,18 +32,18 @@ def diagnose(paths: str | Path | Sequence[str | Path] | OperationTable, *, meta:
     """
     if isinstance(paths, OperationTable):
         if meta is not None:
-            raise InvalidData(f"meta={str(meta)!r}: is for files; this table says itself how the job is laid out")
+            raise InvalidData(f"meta={str(meta)!r}: only for files; this table already has the job's layout")
         return diagnosed(paths)
     return diagnosed(read_operations(paths, meta=meta))
 
 
 def diagnosed(table: OperationTable, tell: Tell = lambda phase: None) -> Diagnosis:
     """The diagnosis of *table*; *tell* is told what is being done. Raises InvalidData."""
-    tell("rebuilding what waits for what")
+    tell("reconstructing dependencies")
     replay = JobReplay.of(table)
     measured, without = replay.measured_steps, replay.step_times(replay.own)
     ideal = replay.step_times(replay.ideal)
-    tell("trying operations, stages and replicas alone")
+    tell("replaying operations, stages and replicas")
     names = sorted({JOINT_NAMES.get(name, name) for name in replay.usual}, key=_first_of)
     by_operation = {name: replay.only(types(*_types(name))) for name in names}
     by_stage = {stage: replay.only(of_stage(stage)) for stage in np.unique(table.stage).tolist()}
@@ -124,17 +124,18 @@ def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) 
     """The sentence that names the cause."""
     limit, times = threshold("straggling"), f"{replay.slowdown:.2f} times"
     if max(replay.slowdown, measured / replay.step if replay.step else 1.0) < limit:
-        text = f"No straggler: a step takes {times} the ideal one, and a job counts as slow from {limit:g} on."
-        return f"{text} Most of that: {found[0].sentence}." if found else text
+        text = f"No straggler: a step takes {times} as long as the ideal one; a job counts as slow from {limit:g}."
+        return f"{text} The largest part: {found[0].sentence}." if found else text
     if not found:
         worst = max(_types_alone(replay).items(), key=lambda pair: pair[1])
-        return f"No single cause: a step takes {times} the ideal one, most by {worst[0]} ({worst[1]:.2f})."
+        most = f"mostly because of {worst[0]} ({worst[1]:.2f})"
+        return f"No single cause: a step takes {times} as long as the ideal one, {most}."
     first = found[0]
     text = first.sentence[0].upper() + first.sentence[1:]
     long = max(measured, replay.step)
     part = first.saved / (long - replay.ideal_step)
     gain = f"without it a step would take {format_time(long - first.saved)} instead of {format_time(long)}"
-    return f"{text}. That is {min(part, 1.0):.0%} of the time lost: {gain}."
+    return f"{text}. This is {min(part, 1.0):.0%} of the lost time: {gain}."
 
 
 def _types_alone(replay: JobReplay) -> dict[str, float]:

@@ -26,7 +26,7 @@ RANK = "rank"
 PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 MAGIC = b"PAR1"
 WANTED = (
-    "wanted is an operation table, in Parquet or CSV, a row per operation with the columns "
+    "expected an operation table (Parquet or CSV) with a row per operation and the columns "
     f"{', '.join(IN_FILES.values())}"
 )
 
@@ -112,7 +112,8 @@ def _frame(file: Path) -> DataFrame:
             _needs_pyarrow(file)
             return pd.read_parquet(file, engine="pyarrow")
         if not file.name.endswith(CSV):
-            raise InvalidData(f"{file}: is no Parquet file and its name does not end in .csv; {WANTED}{_profile(file)}")
+            reason = "not a Parquet file, and its name does not end in .csv"
+            raise InvalidData(f"{file}: {reason}; {WANTED}{_profile(file)}")
         return pd.read_csv(file, encoding="utf-8-sig")
     except InvalidData:
         raise
@@ -134,10 +135,7 @@ def _needs_pyarrow(file: Path) -> None:
 def _profile(file: Path) -> str:
     if ".json" not in file.name:
         return ""
-    return (
-        ". A JSON trace of a profiler shows what one rank does; a diagnosis needs the operations of all workers over "
-        "several steps"
-    )
+    return ". A JSON profiler trace shows one rank; a diagnosis needs the operations of all workers over several steps"
 
 
 def _numbers(file: Path, column: Series[Any]) -> np.ndarray[Any, Any]:
@@ -153,9 +151,7 @@ def _numbers(file: Path, column: Series[Any]) -> np.ndarray[Any, Any]:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         wanted = "a whole number" if whole else "a finite number of seconds"
-        raise InvalidData(
-            f"{file}: row {row}: {column.name} is {shorten(_plain(column.iloc[row]))}; wanted is {wanted}"
-        )
+        raise InvalidData(f"{file}: row {row}: {column.name} is {shorten(_plain(column.iloc[row]))}; expected {wanted}")
     return numbers.astype(np.int64) if whole else numbers
 
 
@@ -208,6 +204,6 @@ def _told_once(columns: Mapping[str, np.ndarray[Any, Any]], shown: str) -> None:
         row = int(order[np.flatnonzero(same)[0]])
         what = f"{TYPES[columns['type'][row]]} number {columns['seq_id'][row]} of step {columns['step'][row]}"
         raise InvalidData(
-            f"{shown}: {what} of dp_rank {columns['dp_rank'][row]}, stage {columns['stage'][row]} stands there twice; "
-            "give each file once, and the files of one job alone"
+            f"{shown}: {what} of dp_rank {columns['dp_rank'][row]}, stage {columns['stage'][row]} appears twice; "
+            "give each file once, and only files of one job"
         )

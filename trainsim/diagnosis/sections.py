@@ -39,10 +39,10 @@ def _headline(diagnosis: Diagnosis) -> Section:
         Figure("cause", diagnosis.found[0].kind if diagnosis.found else "none", diagnosis.cause),
         Figure("slowdown", f"{diagnosis.slowdown:.3f}", ratio, _tone(diagnosis.slowdown)),
         Figure("step", format_time(diagnosis.step_s), launch),
-        Figure("ideal step", format_time(diagnosis.ideal_step_s), "every operation takes what is usual for its type"),
-        Figure("last stage", f"{diagnosis.last_stage_share:.0%}", "of the slowdown goes if it takes the ideal time"),
+        Figure("ideal step", format_time(diagnosis.ideal_step_s), "every operation takes the usual time for its type"),
+        Figure("last stage", f"{diagnosis.last_stage_share:.0%}", "of the slowdown goes away if it is ideal"),
         Figure("slowest workers", f"{diagnosis.worst_workers_share:.0%}",
-               f"goes if the slowest 3 % ({format_number_of(len(diagnosis.worst_workers), 'worker')}) take it"),
+               f"disappears if the slowest 3 % ({format_number_of(len(diagnosis.worst_workers), 'worker')}) do"),
         Figure("job", f"{shape.gpus} GPUs", f"{degrees}; {replayed}"),
     )  # fmt: skip
     return Section(diagnosis.name, (Figures(figures),))
@@ -60,7 +60,7 @@ def _causes(diagnosis: Diagnosis) -> Section | None:
         ),
         rows=tuple((c.kind, c.saved, diagnosis.share(c.saved), c.sentence) for c in diagnosis.found),
     )
-    note = "seconds of a step that are gone without it; causes may hide or need each other, so parts need not add up"
+    note = "seconds per step saved without it; causes may hide or depend on each other, so the parts need not add up"
     return Section("Causes", (table, Bullets(diagnosis.suggestions)), note)
 
 

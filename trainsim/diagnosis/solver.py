@@ -122,7 +122,7 @@ def _by_level(members: Sequence[Sequence[int]], structure: StepStructure) -> lis
         levels.append(following)
     if done < len(members):
         raise InvalidData(
-            f"its operations wait for each other in a circle, as {_words(members, missing, structure)}; "
+            f"its operations wait for each other in a cycle, such as {_words(members, missing, structure)}; "
             "check start_ts, mb_id and gmc"
         )
     return levels[:-1]

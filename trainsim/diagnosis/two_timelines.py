@@ -28,7 +28,7 @@ HEAD, BETWEEN, FOOT, TALLEST, LANE = 0.62, 0.66, 0.95, 5.2, 0.42
 ALL = 8
 """Workers up to which all are drawn; of more, one replica."""
 LOOK = {FORWARD: "forward", BACKWARD: "backward", COLLECTOR: "host", UPDATE: "optimizer"}
-READING = "numbers: microbatch; communication from the moment when all that take part are there"
+READING = "numbers: microbatch; communication starts when all participants have arrived"
 
 
 def two_timelines(diagnosis: Diagnosis, step: int | None) -> Figure:

@@ -15,11 +15,11 @@ def workers_named(workers: Sequence[tuple[int, int, int]], which: Ints | Sequenc
     """Some workers by their ranks.
 
     >>> workers_named([(0, 0, 0), (0, 0, 1), (1, 0, 0)], [1]), workers_named([(0, 0, k) for k in range(9)], range(9))
-    ('dp rank 0, stage 1', '9 workers (dp rank 0, stage 0; dp rank 0, stage 1; dp rank 0, stage 2; ...)')
+    ('DP rank 0, stage 1', '9 workers (DP rank 0, stage 0; DP rank 0, stage 1; DP rank 0, stage 2; ...)')
     """
     twins = any(lane for _, lane, _ in workers)
     names = [
-        f"dp rank {workers[k][0]}" + (f" ({workers[k][1]})" if twins else "") + f", stage {workers[k][2]}"
+        f"DP rank {workers[k][0]}" + (f" ({workers[k][1]})" if twins else "") + f", stage {workers[k][2]}"
         for k in np.asarray(which).tolist()[:MOST_NAMED]
     ]
     if len(which) == 1:

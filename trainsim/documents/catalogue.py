@@ -106,7 +106,7 @@ class Catalogue:
         origin = origin or Origin()
         if not isinstance(spec, str | Path | Mapping):
             document = Document("", {}, origin, self.error)
-            raise document.fail((), f"{shorten(spec)} is no {self.kind}: it wants a name, a path or a mapping")
+            raise document.fail((), f"{shorten(spec)} is not a {self.kind}: expected a name, a path or a mapping")
         own = self._place(spec, origin) if isinstance(spec, Mapping) else self._file(spec, origin.folder)
         return self._merged(tuple(self._lineage(own, ())))
 
@@ -167,7 +167,7 @@ class Catalogue:
         out: list[Document] = []
         for base in [given] if isinstance(given, str) else given if isinstance(given, list) else [None]:
             if not isinstance(base, str):
-                raise document.fail(("base",), f"wants the name of a {self.kind} or a path, not {shorten(given)}")
+                raise document.fail(("base",), f"expected the name of a {self.kind} or a path, not {shorten(given)}")
             try:
                 parent = self._file(base, document.origin.folder)
             except UnknownName as error:
@@ -184,7 +184,7 @@ class Catalogue:
             if value is None or not below:
                 continue
             if not isinstance(value, bool):
-                raise document.fail((key,), f"wants true or false, not {shorten(value)}")
+                raise document.fail((key,), f"expected true or false, not {shorten(value)}")
             before = next((d.data[key] for d in reversed(below) if key in d.data), None)
             if before is None:
                 named = dict.fromkeys(d.name for d in below)

@@ -198,7 +198,7 @@ def _message(fault: yaml.MarkedYAMLError, file: str, text: str) -> str:
     what = fault.problem or fault.context or "cannot be read"
     lines = text.splitlines()
     if mark and mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
-        what = "a tab at the start of a value; YAML wants spaces"
+        what = "a tab at the start of a value; YAML needs spaces"
     elif "single document" in (fault.context or ""):
         what = "it holds several documents (---), where one is expected"
     return f"{file}{f':{mark.line + 1}' if mark else ''}: not valid YAML: {what}"

@@ -73,7 +73,7 @@ def read_toml_text(
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _kind(data: Any) -> str:
@@ -90,7 +90,7 @@ def _hint(text: str, fault: json.JSONDecodeError) -> str:
     if at[:1] in ("}", "]") and before.endswith(","):
         return "; a comma stands before the end of the list or object"
     if at[:1] == "'":
-        return "; JSON wants double quotes"
+        return "; JSON needs double quotes"
     if at.startswith("..."):
         return "; '...' stands for something that was left out"
     if word := _WORD.match(at):

@@ -25,7 +25,7 @@ def deadlock(quotient: Quotient, actors: list[Actor], chains: list[Chain], now: 
     ]
     if len(stuck) > SHOWN:
         waiting.append(f"  and {len(stuck) - SHOWN} more")
-    return Deadlock(f"nothing goes on after {now:.6g} s, and {len(stuck)} chains of {ranks} ranks still wait:", waiting)
+    return Deadlock(f"deadlock at {now:.6g} s: {len(stuck)} chains of {ranks} ranks are still waiting:", waiting)
 
 
 def _count(quotient: Quotient, stuck: list[Chain]) -> int:
@@ -52,7 +52,7 @@ def _what(quotient: Quotient, actors: list[Actor], chain: Chain) -> str:
     missing = _missing(quotient, actors, chain, meet.communicator, turn)
     return (
         f"{meet.operation} {meet.name!r} of communicator {str(meet.communicator)!r} (turn {turn + left_out}), "
-        f"to which {_ranks(missing)} did not come"
+        f"which {_ranks(missing)} did not join"
     )
 
 
@@ -76,8 +76,8 @@ def _event(quotient: Quotient, actor: Actor, event: str, microbatch: int) -> str
         if receivers[actor.rank] >= 0:
             sender = np.flatnonzero(senders == receivers[actor.rank])
             setters += [f"a message {str(name)!r} from {_ranks(sender.tolist())}"]
-    who = f"only {' or '.join(setters)} could" if setters else "nothing in any program does"
-    return f"event {event!r} of microbatch {microbatch}, which nobody has set: {who}"
+    who = f"only {' or '.join(setters)} could" if setters else "nothing in any program sets it"
+    return f"event {event!r} of microbatch {microbatch}, which was never set: {who}"
 
 
 def _missing(quotient: Quotient, actors: list[Actor], chain: Chain, communicator: Peers, turn: int) -> list[int]:

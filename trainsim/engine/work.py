@@ -67,7 +67,7 @@ class Works:
         operation = i.operation if isinstance(i, Meet) else next(iter(patterns), "a message")
         if operation not in patterns:
             raise InvalidProgram(
-                f"{i.name!r} of rank {actor.rank} wants {operation!r} of communicator {str(i.communicator)!r}, which "
+                f"{i.name!r} of rank {actor.rank} calls {operation!r} of communicator {str(i.communicator)!r}, which "
                 f"has {', '.join(patterns) or 'no operations'}"
             )
         return patterns[operation], group.uses[operation]

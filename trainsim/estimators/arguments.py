@@ -108,7 +108,7 @@ class _ArgumentReader:
     def __init__(self, arguments: Mapping[str, object]):
         if not isinstance(arguments, Mapping):
             raise InvalidPlan(
-                f"{arguments!r} is no mapping of Megatron's arguments; write for example {{'num_layers': 32, ...}}"
+                f"{arguments!r} is not a mapping of Megatron's arguments; write for example {{'num_layers': 32, ...}}"
             )
         for name in arguments:
             if name not in KNOWN:
@@ -194,7 +194,7 @@ class _ArgumentReader:
             return 1
         if world % expert:
             raise InvalidPlan(
-                f"{world} GPUs do not divide by expert_tensor_parallel_size x expert_model_parallel_size x "
+                f"{world} GPUs are not divisible by expert_tensor_parallel_size x expert_model_parallel_size x "
                 f"pipeline_model_parallel_size = {expert}; raise data_parallel_size or lower one of those"
             )
         return world // expert
@@ -207,7 +207,7 @@ class _ArgumentReader:
         size = self.count("micro_batch_size") * dp
         if batch % size:
             raise InvalidPlan(
-                f"global_batch_size = {batch} does not divide by micro_batch_size x data parallel = {size}"
+                f"global_batch_size = {batch} is not divisible by micro_batch_size x data parallel = {size}"
             )
         return batch // size
 

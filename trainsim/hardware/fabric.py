@@ -261,7 +261,7 @@ class Fabric:
         ends = np.concatenate([a, b])
         if cut.any() and cut[ends].any():
             name = self.switch_name(int(ends[cut[ends]][0]))
-            raise InvalidTopology(f"{name} has no uplink left, and what is on it has to reach others")
+            raise InvalidTopology(f"{name} has no uplink left, and the devices on it must reach others")
 
 
 def no_fabric(nodes: int) -> Fabric:

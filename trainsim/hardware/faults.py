@@ -77,8 +77,8 @@ def without_spine(cluster: Cluster, name: str) -> Cluster:
     in_pod, spine = fabric.spine_count // max(fabric.pods, 1), int(match[1])
     if in_pod > fabric.uplinks_per_leaf:
         raise InvalidTopology(
-            f"a leaf has {fabric.uplinks_per_leaf} uplinks and there are {in_pod} spines, so nobody says which leaves "
-            f"{name} serves; fail: {{uplink: leaf0, count: 1}} says so"
+            f"a leaf has {fabric.uplinks_per_leaf} uplinks and there are {in_pod} spines, so it is unclear "
+            f"which leaves {name} serves; use fail: {{uplink: leaf0, count: 1}}"
         )
     leaves = (
         (leaf, port)
@@ -131,7 +131,7 @@ def cut_off(cluster: Cluster, nodes: Iterable[int]) -> tuple[str, tuple[int, ...
         return None
     lone = used[(cluster.ways.nics[cluster.ways.kind[used]] < 0).any(axis=1)]
     if len(lone):
-        return "no NIC of theirs is in service", tuple(lone.tolist())
+        return "none of their NICs is in service", tuple(lone.tolist())
     fabric = cluster.fabric
     for switch in np.flatnonzero(fabric.working == 0).tolist():
         if switch >= fabric.uplinked:

@@ -34,7 +34,7 @@ def graph_text(cluster: Cluster, suffix: str) -> str:
     edges = 2 * cluster.nodes * len(cluster.node.cables)
     if edges > MOST_EDGES:
         raise TrainsimError(
-            f"{cluster.nodes} nodes are a graph of {edges} edges, too large a file; take fewer (--nodes)"
+            f"{cluster.nodes} nodes make a graph of {edges} edges, which is too large for a file; use fewer (--nodes)"
         )
     graph = cluster.graph.copy()
     graph.graph = attributes(cluster)

@@ -67,7 +67,7 @@ def _gpus_of(cluster: Cluster, line: object) -> Sequence[int]:
     match = _LINE.fullmatch(line) if isinstance(line, str) else None
     if not match:
         raise InvalidTopology(
-            f"{shorten(line)} is no place; a line is node3 for a whole node, or node3.gpu2 for a rank"
+            f"{shorten(line)} is not a place; a line is node3 for a whole node, or node3.gpu2 for a rank"
         )
     node, each = int(match[1]), cluster.gpus_per_node
     if node >= cluster.nodes:

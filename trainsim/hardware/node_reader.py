@@ -71,7 +71,7 @@ def _present(section: DocumentPart, counts: dict[str, int], gpus: int) -> dict[s
     boards = section.integer("boards", 1, high=MOST_GPUS)
     for kind in ON_BOARDS:
         if counts[kind] % boards:
-            raise section.fail("boards", f"{counts[kind]} {kind}s do not stand on {boards} equal boards")
+            raise section.fail("boards", f"{counts[kind]} {kind}s do not divide over {boards} equal boards")
     needed = -(-gpus * boards // counts["gpu"])
     return {kind: number * needed // boards if kind in ON_BOARDS else number for kind, number in counts.items()}
 
@@ -150,7 +150,7 @@ def _add(cables: dict[frozenset[str], tuple[Cable, int]], cable: Cable, place: D
         first = cables[ends][1]
         raise place.fail(
             "from",
-            f"duplicate link: {cable.a} and {cable.b} are already joined by links[{first}]; "
+            f"duplicate link: {cable.a} and {cable.b} are already linked by links[{first}]; "
             "parallel cables are one link with lanes: 2",
         )
     cables[ends] = cable, index

@@ -51,6 +51,6 @@ def _scaled(node: Node, factor: float) -> Node:
 
 def _without(gpu: GPU) -> str:
     return (
-        f"{gpu.name} has no NVLink, by which this topology joins its GPUs; take one that joins them by PCIe, such as "
-        "pcie_box or pcie_4gpu, or say what they have: nvlink_bandwidth: 50GB/s"
+        f"{gpu.name} has no NVLink, which this topology uses to connect GPUs; choose one that uses PCIe, such as "
+        "pcie_box or pcie_4gpu, or give the GPU one: nvlink_bandwidth: 50GB/s"
     )

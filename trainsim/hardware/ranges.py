@@ -33,7 +33,7 @@ def expand(text: str, *, count: int | None = None) -> tuple[str, ...]:
         return (stem + number,)
     if inside.strip() == "*":
         if count is None:
-            raise InvalidTopology(f"{text!r}: nobody knows how many {stem} there are; write {stem}[0-7]")
+            raise InvalidTopology(f"{text!r}: the number of {stem} is not known here; write {stem}[0-7]")
         return tuple(f"{stem}{i}" for i in range(count))
     names = tuple(f"{stem}{i}" for span in inside.split(",") for i in _numbers(text, stem, span.strip()))
     twice = next((n for i, n in enumerate(names[1:], 1) if n in names[:i]), None) if len(names) < 4096 else None

@@ -70,8 +70,8 @@ def _nearest_host(node: Node, gpu: int) -> tuple[str, list[str]]:
     hosts = [name for name in ways if _is(node, name, "host")]
     if node.host is None or not hosts:
         raise InvalidTopology(
-            f"nothing is known of a host memory that gpu{gpu} could use: "
-            "node.devices.host, links to it and hosts.memory_bandwidth would describe one"
+            f"there is no host memory that gpu{gpu} could use: "
+            "node.devices.host, links to it and hosts.memory_bandwidth describe one"
         )
     host = min(hosts, key=lambda name: (distance[name], name))
     return host, ways[host]
@@ -82,8 +82,7 @@ def _stripes(node: Node, host: str, store: dict[tuple[str, str], int], operation
     ways = {name: way for name, way in _drives(node).items() if host in way}
     if node.drive is None or not ways:
         raise InvalidTopology(
-            f"{host} reaches no NVMe drive that anything is known of: "
-            "node.devices.nvme, links to it and nvme.kind would describe some"
+            f"{host} reaches no NVMe drive with known rates: node.devices.nvme, links to it and nvme.kind describe some"
         )
     reading = operation == "nvme_read"
     slower = 1.0 if reading else node.drive.read / node.drive.write

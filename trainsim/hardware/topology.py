@@ -225,7 +225,9 @@ def _reserved(top: DocumentPart, gpu: GPU) -> float:
     kept = top.value("reserved_memory", 0.0, read)
     if kept >= gpu.usable_memory:
         usable = format_bytes(gpu.usable_memory)
-        raise top.fail("reserved_memory", f"{format_bytes(kept)} leaves nothing of {usable} of a {gpu.name}; keep less")
+        raise top.fail(
+            "reserved_memory", f"{format_bytes(kept)} leaves nothing of the {usable} of a {gpu.name}; reserve less"
+        )
     return kept
 
 

@@ -175,7 +175,7 @@ def number(token: str) -> int | float:
         plain = token.replace("_", "")
         return _bounded(int(plain)) if plain.isdecimal() else _bounded(float(plain))
     except ValueError:
-        raise NoSum(f"{token[:20]!r} is no number") from None
+        raise NoSum(f"{token[:20]!r} is not a number") from None
 
 
 def combined(sign: str, left: Value, right: Value, style: Style = "python") -> Value:

@@ -97,7 +97,7 @@ def choice(reader: Reader, key: str, names: tuple[str, ...]) -> str | None:
         number: int = reader.whole(key)
         if number > len(names):
             listed = ", ".join(f"{n} {name}" for n, name in enumerate(names, 1))
-            raise reader.fail(key, f"{number} is no choice; there are {listed}")
+            raise reader.fail(key, f"{number} is not a valid choice; choose from {listed}")
         return names[number - 1]
     return reader.word(key, names)
 

@@ -239,7 +239,7 @@ def _stands(data: Any, path: tuple[str | int, ...]) -> bool:
 
 def _summed(name: str, values: list[Any]) -> Any:
     if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
-        raise Open(f"{name} of something that is no number")
+        raise Open(f"{name} of something that is not a number")
     if name in CHOICES:
         return CHOICES[name](values)
     total: Value = values[0]
@@ -264,4 +264,4 @@ def _cast(name: str, value: Any) -> Any:
             return (int if name == "int" else float)(value)
         return value_of(value) if name == "oc.decode" and isinstance(value, str) else value
     except (ValueError, TypeError, OverflowError):
-        raise Open(f"{name} of something that is no number") from None
+        raise Open(f"{name} of something that is not a number") from None

@@ -56,11 +56,13 @@ def read_jobs(spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any]) 
     job is its number or its name. Raises ScenarioError that names the line and the key."""
     document = _changed(SCENARIOS.find(spec), changes)
     if not of_several_jobs(document.data):
-        raise document.fail((), "has no list of jobs; one has `cluster:` and `jobs:`, a scenario is run as it is")
+        raise document.fail(
+            (), "has no list of jobs; a jobs file has `cluster:` and `jobs:`, a scenario is run as it is"
+        )
     top = DocumentPart.open(document, (), document.data, KEYS)
     cluster: Mapping[str, Any] = top.value("cluster", {}, _mapping)
     if "topology" not in cluster:
-        raise top.fail("cluster", "wants the machine of all jobs, for example {topology: dgx_h100, nodes: 8}")
+        raise top.fail("cluster", "expected the machine of all jobs, for example {topology: dgx_h100, nodes: 8}")
     for key, own in OF_A_JOB.items():
         if key in cluster:
             raise document.fail(("cluster", key), f"every job has its own nodes; give it as `{own}` under jobs")
@@ -121,7 +123,7 @@ def _entry(document: Document, k: int, data: object) -> JobEntry:
     part = DocumentPart.open(document, ("jobs", k), data, JOB_KEYS)
     scenario = part.value("scenario", None, _scenario)
     if scenario is None:
-        raise document.fail(("jobs", k), "wants a scenario: a name, a path or a mapping with a model")
+        raise document.fail(("jobs", k), "expected a scenario: a name, a path or a mapping with a model")
     usual = Path(scenario).stem if isinstance(scenario, str) else f"job {k + 1}"
     name = part.text("name", usual)
     return JobEntry(
@@ -138,24 +140,24 @@ def _entry(document: Document, k: int, data: object) -> JobEntry:
 def _mapping(value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
-    raise ScenarioError(f"wants a mapping (key: value lines), not {shorten(value)}")
+    raise ScenarioError(f"expected a mapping (key: value lines), not {shorten(value)}")
 
 
 def _list(value: object) -> list[object]:
     if isinstance(value, list | tuple) and value:
         return list(value)
-    raise ScenarioError("wants a list of jobs, each with a scenario")
+    raise ScenarioError("expected a list of jobs, each with a scenario")
 
 
 def _scenario(value: object) -> str | Mapping[str, Any] | None:
     if isinstance(value, str | Mapping):
         return value
-    raise ScenarioError(f"wants a name, a path or a mapping, not {shorten(value)}")
+    raise ScenarioError(f"expected a name, a path or a mapping, not {shorten(value)}")
 
 
 def _nodes(value: object, name: str) -> int | tuple[int, ...] | None:
     which = isinstance(value, list | tuple)
     numbers: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if any(isinstance(n, bool) or not isinstance(n, int) or n < (0 if which else 1) for n in numbers):
-        raise ScenarioError(f"job {name} wants how many nodes, 4, or which, [0, 1], not {shorten(value)}")
+        raise ScenarioError(f"job {name}: expected how many nodes, 4, or which, [0, 1], not {shorten(value)}")
     return tuple(numbers) if which else int(numbers[0])

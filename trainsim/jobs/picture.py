@@ -50,7 +50,7 @@ def gantt(result: JobsResult) -> Figure:
         height = len(lanes) * LANE
         _draw_links(add_axes(figure, top - height, height, total), result, lanes)
     _title(figure, result, total)
-    note = "links: light, both jobs are on it; dark, more is asked of it than it has" if lanes else ""
+    note = "links: light, shared by both jobs; dark, oversubscribed" if lanes else ""
     legend(figure, looks, total, note=note, path=False)
     return figure
 
@@ -121,5 +121,5 @@ def _title(figure: Figure, result: JobsResult, height: float) -> None:
         LEFT / WIDTH, 1 - 0.2 / height, name.text, fontsize=13, fontweight="bold", color="#111111", va="center",
         parse_math=False, family=name.family,
     )  # fmt: skip
-    text = f"all are through after {format_time(result.duration)}"
+    text = f"all are done after {format_time(result.duration)}"
     figure.text(1 - RIGHT / WIDTH, 1 - 0.2 / height, text, fontsize=10, color="#222222", ha="right", va="center")

@@ -52,7 +52,7 @@ def placed_jobs(file: JobsFile) -> list[PlacedJob]:
     for entry in order:
         one = _placed(file, entry, taken)
         if twice := [node for node in one.nodes if node in taken]:
-            message = f"node {twice[0]} is that of job {taken[twice[0]]} already; a node runs one job"
+            message = f"node {twice[0]} already belongs to job {taken[twice[0]]}; a node runs one job"
             key = "nodes" if isinstance(entry.nodes, tuple) else "placement"
             raise file.document.fail((*entry.place, key), message)
         taken |= dict.fromkeys(one.nodes, one.name)
@@ -156,14 +156,14 @@ def _one_network(file: JobsFile, jobs: Sequence[PlacedJob]) -> None:
     """Raise where jobs say different things of the network, of which there is one."""
     for one in jobs:
         if any(isinstance(what, Flap) for what in one.job.what_if):
-            raise NotBuilt(f"job {one.name}: what_if.flap is not simulated yet where several jobs run; a slow link is")
+            raise NotBuilt(f"job {one.name}: what_if.flap is not simulated yet with several jobs; a slow link is")
         if one.job.cluster != jobs[0].job.cluster:
-            same = "give what is out of service (what_if) to all"
+            same = "give all jobs the same faults (what_if)"
             message = f"jobs {jobs[0].name} and {one.name} see different machines; {same}"
             raise file.document.fail(("jobs",), message)
     drawn = {(one.job.jitter.network, one.job.seed) for one in jobs}
     if len(drawn) > 1 and any(network for network, _ in drawn):
-        message = "simulation.jitter.network and its seed are those of the machine: give all jobs the same"
+        message = "simulation.jitter.network and its seed belong to the machine: give all jobs the same"
         raise file.document.fail(("jobs",), message)
 
 

@@ -112,8 +112,8 @@ def _longer(one: PlacedJob, run: Simulation, seconds: float, now: float | None =
         return run
     if needed > MOST_STEPS:
         raise NotBuilt(
-            f"job {one.name} would do {needed:,} steps while another does its own, more than {MOST_STEPS:,}; a later "
-            "start, more steps of its own or fewer of the other would make it less"
+            f"job {one.name} would run {needed:,} steps while another job runs its own, more than {MOST_STEPS:,}; a "
+            "later start, more steps of its own or fewer of the other would reduce this"
         )
     return simulate(replace(run.job, steps=needed))
 

@@ -39,9 +39,9 @@ def _times(result: JobsResult) -> Section:
             for job in result.jobs
         ),
     )
-    words = f"Seconds of a step, the mean of its own steps; all are through after {format_time(result.duration)}."
+    words = f"Seconds per step, the mean of a job's own steps; all are done after {format_time(result.duration)}."
     if more:
-        words += " Who was through before went on: own steps + more."
+        words += " Jobs that finished earlier kept running: own steps + more."
     return Section(result.name, (table, Paragraph(words, "quiet")))
 
 
@@ -70,13 +70,15 @@ def _pairs(result: JobsResult) -> Iterator[Section]:
     if len(result.jobs) < 2:
         return
     if not result.disturbances:
-        yield Section("Who disturbs whom", (Paragraph("Nobody: no two jobs were on one link at one time."),))
+        yield Section(
+            "Interference between jobs", (Paragraph("None: no two jobs used the same link at the same time."),)
+        )
         return
     table = Table(
         columns=(
             Column("jobs", wraps=True),
             Column("on one link", Unit.TIME),
-            Column("too much for it", Unit.TIME),
+            Column("oversubscribed", Unit.TIME),
             Column("with what", wraps=True),
             Column("links", wraps=True),
         ),
@@ -85,15 +87,15 @@ def _pairs(result: JobsResult) -> Iterator[Section]:
             for one in result.disturbances
         ),
     )
-    words = "Seconds in which both were on one link, and in which more was asked of it than it has: these cost time."
-    yield Section("Who disturbs whom", (table, Paragraph(words, "quiet")))
+    words = "Seconds in which both used the same link, and in which it was oversubscribed, which costs time."
+    yield Section("Interference between jobs", (table, Paragraph(words, "quiet")))
 
 
 def _traffic(one: Disturbance) -> str:
     parts = []
     for a, b, shared, full in one.traffic[:MOST_KINDS]:
         words = TITLES[a] if a == b else f"{TITLES[a]} of {one.first}, {TITLES[b]} of {one.second}"
-        parts.append(f"{words}: {format_time(shared)}, {format_time(full)} of it too much")
+        parts.append(f"{words}: {format_time(shared)}, {format_time(full)} of it oversubscribed")
     return "; ".join(parts)
 
 

@@ -55,7 +55,7 @@ def activities_of(trace: TraceFile) -> FileActivities:
     if not any(event.kind not in COPIES for event in events):
         raise ScenarioError(
             f"{trace.shown}: the trace has no kernels; profile with activities=[ProfilerActivity.CPU, "
-            "ProfilerActivity.CUDA], on a machine whose driver lets you"
+            "ProfilerActivity.CUDA], on a machine whose driver allows it"
         )
     ranks = ranks_of_devices(trace, dict.fromkeys(map(device_of, events)))
     launches, marks = KernelLaunches(trace.events), StepMarks(trace.events)

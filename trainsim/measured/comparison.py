@@ -143,8 +143,8 @@ def beside(before: Result | MeasuredResult, after: MeasuredResult) -> MeasuredCo
     if max(numbers) < before.lanes.ranks:
         return MeasuredComparison(before=before, after=after, before_ranks=numbers, after_ranks=ranks)
     note = (
-        f"The files are of ranks up to {max(numbers)} and the scenario has {before.lanes.ranks}: all of its ranks "
-        "stand beside them. Is it the same job?"
+        f"The files have ranks up to {max(numbers)} and the scenario has {before.lanes.ranks} ranks: all of these are "
+        "compared with them. Is it the same job?"
     )
     return MeasuredComparison(
         before=before, after=after, before_ranks=tuple(range(before.lanes.ranks)), after_ranks=ranks, note=note

@@ -101,7 +101,7 @@ def _ranks(files: Sequence[ProfiledFile]) -> dict[int, list[GpuActivity]]:
                 rank = called if called is not None and called not in out else told
             if rank in out:
                 raise ScenarioError(
-                    f"{owner[rank]} and {file.shown} are both of rank {rank}; give each rank once, or put its number "
+                    f"{owner[rank]} and {file.shown} are both from rank {rank}; give each rank once, or put its number "
                     "into the name of its file (rank0.json, rank1.json)"
                 )
             owner[rank], out[rank] = file.shown, sorted(own, key=lambda one: (one.begin_ns, one.end_ns))
@@ -168,7 +168,7 @@ def _begun(common: Sequence[Any], clocks: Clocks) -> dict[int, int]:
 
 
 def _faults(files: Sequence[ProfiledFile]) -> list[str]:
-    return [f"{file.shown} ends early ({file.fault}): what comes before is read" for file in files if file.fault]
+    return [f"{file.shown} ends early ({file.fault}): everything before that is read" for file in files if file.fault]
 
 
 def _doubts(clocks: Clocks, common: int, cut: float, duration: float) -> list[str]:
@@ -178,14 +178,16 @@ def _doubts(clocks: Clocks, common: int, cut: float, duration: float) -> list[st
     apart = clocks.apart_ns * NANOSECOND
     if common and moved:
         out.append(
-            f"Clocks were put right by up to {format_time(moved)}, so that {common} collectives end at once on their "
-            f"ranks; their ends still differ by {format_time(apart)} in the median."
+            f"Clocks were shifted by up to {format_time(moved)}, so that {common} collectives end at the same time "
+            f"on all their ranks; their ends still differ by a median of {format_time(apart)}."
         )
     if common and apart > MUCH_APART * duration:
-        out.append("Ends of the same collectives lie far apart: are these files of one run, and of the same step?")
+        out.append(
+            "The same collectives end at very different times: are these files from one run, and from the same step?"
+        )
     if clocks.alone:
         ranks = ", ".join(map(str, clocks.alone))
-        out.append(f"Ranks {ranks} share no collective with the others: their clocks are as in their files.")
+        out.append(f"Ranks {ranks} share no collective with the others: their clocks are left as in their files.")
     if cut > MUCH_CUT * duration:
-        out.append(f"Kernels that overlap on one stream were cut by {format_time(cut)}.")
+        out.append(f"Kernels that overlap on one stream were trimmed by {format_time(cut)}.")
     return out

@@ -86,11 +86,13 @@ def chosen_steps(lengths: Mapping[int, float], whole: Sequence[int], request: Tr
     """
     if not lengths or not whole:
         if isinstance(request.step, int):
-            raise ScenarioError(f"step {request.step}: the files mark no steps with kernels; leave it out to read all")
-        return ChosenSteps(None, (), "all that the files hold (they mark no steps)")
+            raise ScenarioError(
+                f"step {request.step}: no step marked in the files has kernels; leave it out to read everything"
+            )
+        return ChosenSteps(None, (), "everything in the files (no steps are marked)")
     if isinstance(request.step, int) and request.step not in whole:
         known = ", ".join(map(str, sorted(whole)))
-        raise ScenarioError(f"step {request.step}: the files hold kernels of steps {known}")
+        raise ScenarioError(f"step {request.step}: the files have kernels of steps {known}")
     ordered = sorted(whole, key=lambda number: lengths.get(number, 0.0))
     middle = ordered[(len(ordered) - 1) // 2]
     numbers: tuple[int, ...] = (request.step,) if isinstance(request.step, int) else (middle,)

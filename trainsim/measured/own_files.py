@@ -47,7 +47,7 @@ def _kind(event: Event) -> str:
 def own_trace(traces: Sequence[TraceFile], request: TraceRequest) -> MeasuredTrace:
     """One trace of files of one simulation. Raises ScenarioError for two of one rank, and for a step alone."""
     if isinstance(request.step, int):
-        raise ScenarioError(f"step {request.step}: files of a simulation are read whole; leave it out")
+        raise ScenarioError(f"step {request.step}: files of a simulation are read as a whole; leave it out")
     owner: dict[int, str] = {}
     found: dict[int, list[MeasuredSpan]] = {}
     stages: dict[int, int] = {}
@@ -55,13 +55,13 @@ def own_trace(traces: Sequence[TraceFile], request: TraceRequest) -> MeasuredTra
     for trace in traces:
         for rank, spans, stage in _of_file(trace, carriers):
             if rank in found:
-                raise ScenarioError(f"{owner[rank]} and {trace.shown} are both of rank {rank}; give each rank once")
+                raise ScenarioError(f"{owner[rank]} and {trace.shown} are both from rank {rank}; give each rank once")
             owner[rank], found[rank], stages[rank] = trace.shown, spans, stage
     ranks = tuple(sorted(found))
     every = [span._replace(rank=place) for place, rank in enumerate(ranks) for span in found[rank]]
     result = trace_of_spans(every, stages=[stages[rank] for rank in ranks], messages=carriers, observed=False)
     about = mapping(traces[0].info.get("otherData"))
-    faults = [f"{t.shown} ends early ({t.fault}): what comes before is read" for t in traces if t.fault]
+    faults = [f"{t.shown} ends early ({t.fault}): everything before that is read" for t in traces if t.fault]
     return MeasuredTrace(
         name=request.name or str(about.get("name", "simulation")),
         trace=result,

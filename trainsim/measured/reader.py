@@ -58,9 +58,9 @@ def load(files: Sequence[MeasuredFile], request: TraceRequest) -> MeasuredTrace:
     for shown, reader in known.items():
         if reader is None:
             titles = "; ".join(reader.title for reader in trace_readers.values())
-            raise ScenarioError(f"{shown}: holds no trace that is known here. Known: {titles}.")
+            raise ScenarioError(f"{shown}: is not a known kind of trace. Known: {titles}.")
     readers = {reader.name: reader for reader in known.values() if reader is not None}
     if len(readers) > 1:
         words = ", ".join(f"{shown} is {reader.title}" for shown, reader in known.items() if reader is not None)
-        raise ScenarioError(f"files of one trace have one format: {words}")
+        raise ScenarioError(f"all files of a trace must have the same format: {words}")
     return next(iter(readers.values())).load(files, request)

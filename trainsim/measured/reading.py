@@ -24,9 +24,9 @@ def read_trace(
     """
     given = [file for path in ([paths] if isinstance(paths, str | Path) else paths) for file in files_at(path)]
     if not given:
-        raise ScenarioError("no files to read a trace from; name one per rank, or one of all ranks")
+        raise ScenarioError("no trace files; give one per rank, or one with all ranks")
     if step is not None and step != "all" and (isinstance(step, bool) or not isinstance(step, int)):
-        raise ScenarioError(f"step {step!r}: wants the number of a step in the files, or all")
+        raise ScenarioError(f"step {step!r}: expected the number of a step in the files, or all")
     files = [measured_file(path) for path in given]
     with no_search_for_cycles():
         return MeasuredResult(measured=load(files, TraceRequest(step=step, name=name)))
@@ -45,7 +45,7 @@ def files_at(path: str | Path) -> list[Path]:
         return [folder]
     found = sorted(file for file in folder.iterdir() if file.name.endswith(ENDINGS) and file.is_file())
     if not found:
-        raise ScenarioError(f"{path}: the folder has no files of traces; they end in {', '.join(ENDINGS)}")
+        raise ScenarioError(f"{path}: the folder has no trace files; they end in {', '.join(ENDINGS)}")
     return found
 
 

@@ -81,7 +81,7 @@ def _mendings(both: MeasuredComparison) -> Section:
                 "quiet",
             )
         )
-    return Section("What would mend it", tuple(blocks), "multiply what the scenario's key has by the factor")
+    return Section("What would mend it", tuple(blocks), "multiply the value of the scenario's key by the factor")
 
 
 def _collectives(both: MeasuredComparison) -> Section:
@@ -108,7 +108,7 @@ def _collectives(both: MeasuredComparison) -> Section:
         rows=tuple(rows),
     )
     first, second = both.names
-    note = f"per rank and step, {first} / {second}; GB/s: bytes of the buffer over the mean time; times may overlap"
+    note = f"per rank and step, {first} / {second}; GB/s: buffer size over mean time; times may overlap"
     return Section("Collectives and messages", (table,), note)
 
 

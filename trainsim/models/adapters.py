@@ -40,7 +40,7 @@ def lora(given: Mapping[str, Any] | Lora) -> Lora:
     if isinstance(given, Lora):
         return given
     if not isinstance(given, Mapping):
-        raise ScenarioError("model.lora wants a mapping, such as {rank: 8, targets: [q, v]}")
+        raise ScenarioError("model.lora: expected a mapping, such as {rank: 8, targets: [q, v]}")
     for key in given:
         if key not in KEYS:
             near = nearest(str(key), KEYS)

@@ -85,7 +85,7 @@ def read_delta(given: Mapping[str, Any] | DeltaNet) -> DeltaNet:
     values = _sizes("linear_attention", given, DeltaNet, optional=("kernel",))
     if values["value_heads"] % values["key_heads"]:
         raise InvalidPlan(
-            f"model.linear_attention: {values['value_heads']} value_heads do not divide by "
+            f"model.linear_attention: {values['value_heads']} value_heads are not divisible by "
             f"key_heads={values['key_heads']}"
         )
     return DeltaNet(**values)
@@ -95,7 +95,7 @@ def _sizes(name: str, given: Any, of: type, *, optional: tuple[str, ...]) -> dic
     """The sizes in a mapping for the fields of a class. Raises ScenarioError and InvalidPlan."""
     known = tuple(f.name for f in fields(of))
     if not isinstance(given, Mapping):
-        raise ScenarioError(f"model.{name} wants a mapping with {', '.join(known)}")
+        raise ScenarioError(f"model.{name}: expected a mapping with {', '.join(known)}")
     for key in given:
         if key not in known:
             near = nearest(str(key), known)

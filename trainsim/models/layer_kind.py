@@ -229,7 +229,7 @@ def check_kind(model: str, kind: LayerKind) -> None:
         )
     if kind.heads % kind.kv_heads:
         raise InvalidPlan(
-            f"model {model!r}: {kind.heads} heads do not divide by kv_heads={kind.kv_heads}; "
+            f"model {model!r}: {kind.heads} heads are not divisible by kv_heads={kind.kv_heads}; "
             f"kv_heads={divisor(kind.heads, kind.kv_heads, -1)} "
             f"or kv_heads={divisor(kind.heads, kind.kv_heads, 1)} would"
         )
@@ -245,7 +245,7 @@ def _check_stored(model: str, kind: LayerKind, adapted: Lora) -> None:
     stored = None if adapted.base_dtype is None else weight_type(adapted.base_dtype)
     if stored is not None and stored.quantised and kind.moe is not None:
         raise InvalidPlan(
-            f"model {model!r}: base_dtype {stored.name} is not simulated with experts, which are no linear layers to "
+            f"model {model!r}: base_dtype {stored.name} is not simulated with experts, which are not linear layers to "
             "the libraries that quantise these; leave base_dtype out"
         )
 

@@ -48,7 +48,7 @@ def read_moe(given: Mapping[str, Any] | Moe, *, ffn_hidden: int | None = None) -
     if isinstance(given, Moe):
         return given
     if not isinstance(given, Mapping):
-        raise ScenarioError("model.moe wants a mapping, such as {experts: 8, top_k: 2}")
+        raise ScenarioError("model.moe: expected a mapping, such as {experts: 8, top_k: 2}")
     known = (*(f.name for f in fields(Moe)), "shared_experts", *PLACES)
     for key in given:
         if key not in known:

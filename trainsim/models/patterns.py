@@ -24,13 +24,13 @@ def read_kinds(given: Any) -> tuple[tuple[str, Changes], ...]:
     (('wide', (('ffn_hidden', 8192),)),)
     """
     if not isinstance(given, Mapping):
-        raise ScenarioError("model.layer_kinds wants a mapping, such as {wide: {ffn_hidden: 8192}}")
+        raise ScenarioError("model.layer_kinds: expected a mapping, such as {wide: {ffn_hidden: 8192}}")
     allowed = (*SIZES, *OTHERS)
     for name, changes in given.items():
         if name == DEFAULT:
             raise ScenarioError(f"model.layer_kinds: {DEFAULT} is the model's own layer; give this kind another name")
         if not isinstance(changes, Mapping):
-            raise ScenarioError(f"model.layer_kinds.{name} wants a mapping, such as {{ffn_hidden: 8192}}")
+            raise ScenarioError(f"model.layer_kinds.{name}: expected a mapping, such as {{ffn_hidden: 8192}}")
         for key in changes:
             if key not in allowed:
                 near = nearest(str(key), allowed)

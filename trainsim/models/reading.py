@@ -116,7 +116,7 @@ def _derived(values: dict[str, Any], ffn: Mapping[str, int]) -> dict[str, Any]:
     if "head_dim" not in values:
         if hidden % heads:
             raise InvalidPlan(
-                f"model {values['name']!r}: hidden={hidden} does not divide by heads={heads}; "
+                f"model {values['name']!r}: hidden={hidden} is not divisible by heads={heads}; "
                 f"heads={divisor(hidden, heads, -1)} or heads={divisor(hidden, heads, 1)} would, or give head_dim"
             )
         values["head_dim"] = hidden // heads

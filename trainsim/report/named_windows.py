@@ -36,7 +36,7 @@ def named_window(result: StepAnalysis, text: str) -> NamedWindow:
     try:
         return NamedWindow(None, parse_time(first.strip()), parse_time(last.strip()))
     except BadQuantity:
-        raise InvalidPlan(f"window {text!r} is no part of a step; {FORMS}") from None
+        raise InvalidPlan(f"window {text!r} is not a part of a step; {FORMS}") from None
 
 
 def _of_pass(result: StepAnalysis, text: str, found: re.Match[str]) -> NamedWindow:

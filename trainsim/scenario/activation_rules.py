@@ -24,7 +24,7 @@ def check_activations(context: Context, job: Job) -> None:
     with context.at(KEY):
         job.cluster.storage("host_out", np.arange(1))
     what = "inputs of recomputed layers" if job.training.recompute == "full" else "what layers save"
-    context.derived(KEY, job.training.activation_offload, f"{what}; the head keeps what it saves on the GPU")
+    context.derived(KEY, job.training.activation_offload, f"{what}; the head's saved tensors stay on the GPU")
 
 
 def _broken(job: Job) -> Iterator[Fault]:
@@ -34,4 +34,4 @@ def _broken(job: Job) -> Iterator[Fault]:
     if job.pipeline.vocabulary_parallel:
         yield Fault(KEY, "not simulated with pipeline.vocabulary_parallel; leave one of the two out")
     if job.pipeline.p2p == "blocking":
-        yield Fault(KEY, "not simulated with p2p: blocking; with p2p: async it is")
+        yield Fault(KEY, "not simulated with p2p: blocking; p2p: async would work")

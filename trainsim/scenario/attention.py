@@ -23,15 +23,15 @@ def attention_kernel(context: Context, framework: Framework, gpu: GPU) -> str:
     reasons = [] if given else [f"as {framework.name} does"]
     if asked == DISPATCHED:
         kernel = constants.usual
-        reasons.append(f"what sdpa takes on {gpu.name}")
+        reasons.append(f"the kernel that sdpa selects on {gpu.name}")
     elif asked in constants.absent and not given:
         kernel = constants.usual
-        reasons = [f"{framework.name} takes {asked}, which needs {constants.absent[asked]}"]
+        reasons = [f"{framework.name} uses {asked}, which needs {constants.absent[asked]}"]
     else:
         kernel = asked
         context.require(_absent(kernel, gpu), ScenarioError)
     if kernel != "eager" and kernel not in constants.curves:
-        reasons.append(f"it was not measured on {gpu.name}: the curve of {constants.known(kernel)} stands in")
+        reasons.append(f"not measured on {gpu.name}; the curve of {constants.known(kernel)} is used")
     if reasons:
         context.derived(KEY, kernel, "; ".join(reasons))
     return kernel
@@ -41,9 +41,9 @@ def _in_single_precision(context: Context, asked: str, given: str | None) -> str
     """Fused kernels take 16-bit numbers or fewer; only the unfused one runs."""
     precision = context.spec.training.precision
     if given not in (None, "eager", DISPATCHED):
-        context.require(Fault(KEY, f"no such kernel takes {precision}; eager does, or precision: bf16"))
+        context.require(Fault(KEY, f"the kernel does not support {precision}; use eager, or precision: bf16"))
     if asked != "eager":
-        context.derived(KEY, "eager", f"{asked} takes no {precision}")
+        context.derived(KEY, "eager", f"{asked} does not support {precision}")
     return "eager"
 
 

@@ -37,7 +37,7 @@ def _fault(context: Context, framework: Framework) -> Fault | None:
         return Fault(KEY, _way_out(framework, precision))
     if strategies[strategy].every_pass and strategies.canonical(strategy) not in FULLY_SHARDED:
         reason = (
-            f"{strategy} exchanges weights and gradients in 16 bits; leave it out, or use fsdp: there they are fp32"
+            f"{strategy} exchanges weights and gradients in 16 bits; leave it out, or use fsdp, where they are fp32"
         )
         return Fault(KEY, reason)
     return None

@@ -26,7 +26,7 @@ def changed(data: Mapping[str, Any], changes: Mapping[str, Any], *, origin: Orig
     copy = deepcopy(dict(data))
     for path, value in changes.items():
         if not isinstance(path, str):
-            raise ScenarioError(f"{path!r} is no path; a path is words with dots, such as 'parallel.tp'")
+            raise ScenarioError(f"{path!r} is not a path; a path is words joined by dots, such as 'parallel.tp'")
         _set(copy, path, plain(value), origin)
     return copy
 
@@ -67,7 +67,7 @@ def _set(data: dict[str, Any], path: str, value: Any, origin: Origin | None) -> 
     if isinstance(here, list):
         _get(here, last, path)
     elif len(key) > 1 and isinstance(key[-2], str) and not known_keys(key[:-1]) and not _is_open(key[:-1]):
-        raise ScenarioError(f"{path}: {dotted(key[:-1])} is no section, so it has no {last!r}")
+        raise ScenarioError(f"{path}: {dotted(key[:-1])} is not a section, so it has no {last!r}")
     elif last not in known_keys(key[:-1]) and key[0] != "cluster" and known_keys(key[:-1]):
         raise ScenarioError(f"{path}: {unknown_key(key)}")
     here[last] = value
@@ -86,7 +86,7 @@ def _is_open(key: Key) -> bool:
 def _get(here: Any, part: str | int, path: str) -> Any:
     if isinstance(here, list):
         if not isinstance(part, int) or part >= len(here):
-            raise ScenarioError(f"{path}: {part!r} is no position in a list of {len(here)}")
+            raise ScenarioError(f"{path}: {part!r} is not an index into a list of {len(here)}")
         return here[part]
     return here.get(part)
 
@@ -97,7 +97,7 @@ def _opened(key: Key, value: Any, path: str, origin: Origin | None) -> dict[str,
         return {}
     if dotted(key) in NAMED:
         if not isinstance(value, str):
-            raise ScenarioError(f"{path}: say first what {dotted(key)} is, by its name; then its fields can be set")
+            raise ScenarioError(f"{path}: set {dotted(key)} to a name first; then its fields can be set")
         return {"base": value}
     if not known_keys(key) or isinstance(key[-1], int):
         known = key[-1] in known_keys(key[:-1]) or (key[0] == "cluster" and key[-1] in OVERRIDES)

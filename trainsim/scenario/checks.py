@@ -83,7 +83,7 @@ def tensor_parallel(
     if not faults:
         return None
     what, number = faults[0]
-    return Fault("parallel.tp", f"{number} {what} do not divide by tp={tp}; {offer(works, tp, 'tp')}")
+    return Fault("parallel.tp", f"{number} {what} are not divisible by tp={tp}; {offer(works, tp, 'tp')}")
 
 
 def product(*, tp: int, pp: int, cp: int, dp: int | None, gpus: int, gpus_per_node: int) -> Fault | None:
@@ -124,7 +124,8 @@ def batches(*, global_batch: int, micro_batch: int, dp: int) -> Fault | None:
     whole = offer([n for n in (below, below + step) if n], global_batch, "global_batch")
     small = [d for d in divisors(global_batch // dp) if d <= 8 * micro_batch] if global_batch % dp == 0 else []
     other = f", or {offer(small, micro_batch, 'micro_batch')}" if small else ""
-    message = f"{global_batch} sequences do not divide by micro_batch {micro_batch} x dp {dp} = {step}; {whole}{other}"
+    shape = f"micro_batch {micro_batch} x dp {dp} = {step}"
+    message = f"{global_batch} sequences are not divisible by {shape}; {whole}{other}"
     return Fault("training.global_batch", message)
 
 
@@ -142,7 +143,7 @@ def micro_batches(*, global_batch: int, accumulation: int, dp: int) -> Fault | N
     below = [n for n in (global_batch // step * step, -(-global_batch // step) * step) if n]
     wholes = f"global_batch={', '.join(map(str, below))}"
     ways.append(f"or {wholes}" if ways else f"{wholes} would")
-    message = f"{global_batch} sequences do not divide by dp {dp} x gradient_accumulation {accumulation} = {step}"
+    message = f"{global_batch} sequences are not divisible by dp {dp} x gradient_accumulation {accumulation} = {step}"
     return Fault("training.gradient_accumulation", f"{message}; {', '.join(ways)}")
 
 
@@ -212,7 +213,7 @@ def node_count(*, gpus: int, each: int, nodes: int | None, fixed: bool) -> Fault
         other = "leave gpus_per_node out for a part of a node" if fixed and gpus < each else "or another gpus_per_node"
         if not whole and nodes:
             other = "or leave nodes out for a part of one node"
-        return Fault("cluster.gpus", f"{gpus} GPUs are no whole nodes of {each}; {offered} would be, {other}")
+        return Fault("cluster.gpus", f"{gpus} GPUs do not fill whole nodes of {each}; {offered} would, {other}")
     if nodes not in (None, whole):
         message = f"{gpus} GPUs are {whole} node{'s' * (whole > 1)} of {each}, and cluster.nodes says {nodes}"
         return Fault("cluster.gpus", f"{message}; leave one of them out, or gpus={nodes * each}")

@@ -56,17 +56,17 @@ def _positions(job: Job) -> Iterator[Fault]:
     if model.positions != "learned":
         yield Fault(key, f"{model.positions} positions have no table; leave it out")
     elif model.max_positions % parallel.tp:
-        yield Fault(key, f"{model.max_positions} positions (max_positions) do not divide by tp={parallel.tp}")
+        yield Fault(key, f"{model.max_positions} positions (max_positions) are not divisible by tp={parallel.tp}")
     if strategies[job.sharding.strategy].shares_parameters:
         able = ", ".join(name for name in strategies if not strategies[name].shares_parameters)
-        yield Fault(key, f"not simulated with {job.sharding.strategy}; with {able} it is")
+        yield Fault(key, f"not simulated with {job.sharding.strategy}; {able} would work")
 
 
 def _broken(context: Context, job: Job) -> Iterator[tuple[Fault, type[TrainsimError]]]:
     yield from ((fault, InvalidPlan) for fault in _positions(job))
     way, cp = job.parallel.context_parallel, job.parallel.cp
     if context.spec.parallel.ulysses not in (None, 1) and way != HYBRID:
-        reason = f"context_parallel: {way} has no use for it; hybrid has"
+        reason = f"context_parallel: {way} does not use it; hybrid does"
         yield Fault("parallel.ulysses", reason), InvalidPlan
     if cp == 1:
         return

@@ -60,8 +60,8 @@ def _packed(context: Context, batches: Batches, length: int) -> int:
         found = packed(lengths, sequence_length=length, sequences=batches.global_batch)
         document = max(1, round(found.mean))
         reason = (
-            f"of {found.documents} documents a step, cut where sequences end; a token's has {document} tokens on "
-            f"average, {found.most:.0f} in the sequence where it has most: all are simulated like the mean one"
+            f"of {found.documents} documents per step, cut at the ends of sequences; a token's document has {document} "
+            f"tokens on average, {found.most:.0f} in the longest case: all sequences are simulated with the mean"
         )
     else:
         assert spec is not None
@@ -86,7 +86,7 @@ def _padded(context: Context, model: Transformer, parallel: Parallel, batches: B
         return Sequences(length)
     reason = (
         f"{spec.padding}: micro-batches are {found.mean:.0f} tokens long on average and {found.most} at most; all are "
-        f"simulated with the mean, rounded up to a multiple of {multiple}, so nobody waits for a longer one"
+        f"simulated with the mean, rounded up to a multiple of {multiple}, so no rank waits for a longer one"
     )
     context.derived(LENGTH, made, reason)
     return Sequences(made, asked=length)

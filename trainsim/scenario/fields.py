@@ -31,7 +31,7 @@ def whole(value: object) -> object:
         number = parse_count(value)
         if number.is_integer():
             return int(number)
-    raise ValueError("wants a whole number, such as 2048, 2Ki (2,048) or 2k (2,000)")
+    raise ValueError("expected a whole number, such as 2048, 2Ki (2,048) or 2k (2,000)")
 
 
 def tokens(value: object) -> object:

@@ -30,21 +30,19 @@ def _broken(job: Job, stored: WeightType) -> Iterator[Fault]:
     training, strategy = job.training, strategies[job.sharding.strategy]
     differs = stored.bits != 8 * training.number_bytes
     if training.precision in LOW_PRECISION and differs:
-        reason = f"products of {training.precision} are made from weights in 16 bits; precision: bf16 would work"
+        reason = f"{training.precision} GEMMs cast weights from 16 bits; precision: bf16 would work"
         yield Fault(KEY, f"not simulated with precision {training.precision}: {reason}")
     if not stored.quantised and stored.bits < 8 * training.number_bytes:
-        reason = f"passes in {training.precision} are made with weights in {training.precision}"
+        reason = f"passes in {training.precision} use weights in {training.precision}"
         yield Fault(KEY, f"{reason}; leave it out, or precision: {stored.name} would work")
     if strategy.shares_parameters and not strategy.mixed_weights and differs:
         able = [name for name in strategies if not strategies[name].shares_parameters or strategies[name].mixed_weights]
         reason = f"{job.sharding.strategy} gathers all parameters in one type"
         yield Fault(KEY, f"not simulated: {reason}; sharding.strategy: {', '.join(able)} would work, or leave it out")
     if job.sharding.offload.parameters != "none" and differs:
-        yield Fault(
-            KEY, "not simulated with parameters that are offloaded; sharding.offload.parameters: none would work"
-        )
+        yield Fault(KEY, "not simulated with offloaded parameters; sharding.offload.parameters: none would work")
     if training.rollout is not None and stored.quantised:
-        yield Fault(KEY, "not simulated with a rollout, whose engine would unpack them too; leave it out")
+        yield Fault(KEY, "not simulated with a rollout, whose engine would have to dequantise them too; leave it out")
 
 
 def _note(job: Job, stored: WeightType) -> str:
@@ -52,8 +50,8 @@ def _note(job: Job, stored: WeightType) -> str:
     if stored.quantised:
         few = quantised(model.kinds, 1)
         return (
-            f"{few.elements} parameters of linear layers in {8 * few.nbytes / few.elements:.3f} bits each, made into "
-            f"{low} for each use; embedding, head and norms in {low}"
+            f"{few.elements} parameters of linear layers in {8 * few.nbytes / few.elements:.3f} bits each, converted "
+            f"to {low} for each use; embedding, head and norms in {low}"
         )
     if stored.bits == 8 * job.training.number_bytes:
         return "as the passes use them"

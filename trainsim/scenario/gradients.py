@@ -37,7 +37,7 @@ def accumulation_dtype(context: Context) -> str | None:
     if given not in (None, "fp32", low) or (given == low and precision in SINGLE):
         known = "fp32" if precision in SINGLE else f"fp32 and {low}"
         key = "accumulation_dtype" if context.spec.training.accumulation_dtype else "gradients"
-        reason = f"gradients of {precision} are not summed in {given}; {known} would work"
+        reason = f"{precision} gradients cannot be accumulated in {given}; {known} would work"
         context.require(checks.Fault(f"training.{key}", reason), ScenarioError)
     return given
 
@@ -47,7 +47,7 @@ def _said(context: Context, key: str) -> str | None:
     spec = context.spec.training
     own: str | None = getattr(spec, key)
     if own and spec.gradients and own != spec.gradients:
-        reason = f"training.{key} is {own}; give one of the two, or gradients: {own}"
+        reason = f"training.{key} is {own}; give only one of the two, or gradients: {own}"
         context.require(checks.Fault("training.gradients", reason), ScenarioError)
     if spec.gradients and not own:
         context.derived(f"training.{key}", spec.gradients, "training.gradients")

@@ -17,7 +17,7 @@ def find_jitter(context: Context, gpus: int) -> Jitter:
     if jitter.gpu is not None:
         reasons.append(f"instead of {gpu_spread(gpus):.3f} on all kernels, for the slowest of {gpus:,} GPUs on average")
     if jitter.any and spec.fold and gpus > 1:
-        reasons.append("GPUs that draw differently are simulated one by one, which takes longer than folded ones")
+        reasons.append("GPUs with different draws are simulated one by one, which takes longer than folding them")
     if jitter.any:
         reasons.append("one draw of many: other values of simulation.seed show how far steps differ")
     if reasons:

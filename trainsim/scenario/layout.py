@@ -35,8 +35,8 @@ def derive(*, layers: int, pp: int, chunks: int) -> tuple[Layout, str] | Fault:
     works = sorted({d // chunks for n in range(3) for d in divisors(layers + n) if d % chunks == 0})
     other = sorted({d // pp for n in range(3) for d in divisors(layers + n) if d % pp == 0})
     message = (
-        f"{layers} layers do not divide by pp={pp}{f' x chunks={chunks}' if chunks > 1 else ''}, nor with embedding "
-        f"and head counted as layers; {offer(works, pp, 'pp')}"
+        f"{layers} layers are not divisible by pp={pp}{f' x chunks={chunks}' if chunks > 1 else ''}, nor with "
+        f"embedding and head counted as layers; {offer(works, pp, 'pp')}"
         f"{', or ' + offer(other, chunks, 'chunks') if other else ''}"
         f", or write the layout: {_example(layers, stages)}"
     )

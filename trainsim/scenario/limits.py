@@ -22,10 +22,10 @@ def limits(spec: ScenarioSpec) -> Iterator[Fault]:
     for k, entry in enumerate(spec.what_if):
         if "jitter" in entry.model_fields_set:
             yield Fault(
-                f"what_if.{k}.jitter", "not simulated of one thing; simulation.jitter = 0.015 draws one of all GPUs"
+                f"what_if.{k}.jitter", "not simulated for a single device; simulation.jitter = 0.015 varies all GPUs"
             )
     if spec.simulation.steps > MOST_STEPS:
-        yield Fault("simulation.steps", f"more than {MOST_STEPS} steps tell nothing new; the period is the same")
+        yield Fault("simulation.steps", f"more than {MOST_STEPS} steps would add nothing; every period is the same")
 
 
 UNSIMULATED = {
@@ -39,7 +39,7 @@ def model_limits(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
     """Everything in *model* that this version does not simulate, or not as *spec* cuts it."""
     for key, name in UNSIMULATED.items():
         if any(getattr(part, key, None) for part in (model, *counted(model.kinds))):
-            yield Fault(f"model.{key}", f"{name} is not simulated yet; leave it out, or take a model without")
+            yield Fault(f"model.{key}", f"{name} is not simulated yet; leave it out, or choose a model without it")
     yield from _encoder(model, spec)
     ends = {"mtp_layers": model.mtp_layers, "embedding_size": model.embedding_size, "final_norm": not model.final_norm}
     for key, given in ends.items():
@@ -62,7 +62,7 @@ def _encoder(model: Transformer, spec: ScenarioSpec) -> Iterator[Fault]:
         yield Fault("pipeline.schedule", f"{name} is not simulated with slices of a sequence; 1f1b works")
     for axis in ("pp", "cp"):
         if encoder and getattr(spec.parallel, axis) > 1:
-            yield Fault(f"parallel.{axis}", "not simulated with an encoder yet; leave it 1 and use tp or dp")
+            yield Fault(f"parallel.{axis}", "not simulated with an encoder yet; leave it at 1 and use tp or dp")
 
 
 def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
@@ -74,6 +74,6 @@ def _vocabulary(spec: ScenarioSpec) -> Iterator[Fault]:
     name = schedules.canonical(schedule) if schedule in schedules else schedule
     key = "pipeline.vocabulary_parallel"
     if name and name not in SPREADS:
-        yield Fault(key, f"not simulated yet with {name}; with {', '.join(SPREADS)} it is")
+        yield Fault(key, f"not simulated yet with {name}; {', '.join(SPREADS)} would work")
     if pipeline.p2p == "blocking":
-        yield Fault(key, "not simulated yet with p2p: blocking; with p2p: async it is")
+        yield Fault(key, "not simulated yet with p2p: blocking; p2p: async would work")

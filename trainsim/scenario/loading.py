@@ -39,6 +39,6 @@ def read_scenario(scenario: str | Path | Mapping[str, Any]) -> Document:
     """
     document = SCENARIOS.find(scenario)
     if of_several_jobs(document.data):
-        message = "describes several jobs on one machine, which `trainsim run` runs; everything else wants a scenario"
+        message = "describes several jobs on one machine, which only `trainsim run` can run; give one scenario"
         raise document.fail(("jobs",), message)
     return document

@@ -26,7 +26,7 @@ def resolve_loss(context: Context) -> dict[str, Any]:
         context.require(Fault(f"{KEY}.chunks", f"the {STANDARD} loss has no chunks; kind: {others} has"))
     if kind != STANDARD and context.spec.pipeline.vocabulary_parallel:
         reason = (
-            "a head on all pipeline stages agrees on the softmax of a whole micro-batch, so its logits are all there; "
+            "a head on all pipeline stages needs the softmax of a whole micro-batch, so all its logits exist at once; "
             f"{STANDARD} would work, or pipeline.vocabulary_parallel: false"
         )
         context.require(Fault(KEY, reason), NotBuilt)

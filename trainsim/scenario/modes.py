@@ -31,22 +31,24 @@ def check_modes(context: Context, job: Job) -> None:
     for fault in (*graphs, *_kept_logits(job), *early):
         context.require(fault, NotBuilt)
     if job.training.optimizer.paged:
-        reason = "states are on the GPU as far as there is room, the rest on the host and copied both ways each step"
+        reason = "states stay on the GPU as far as they fit; the rest is on the host and copied both ways in each step"
         context.derived("training.optimizer", job.training.optimizer.name, reason)
     if job.training.optimizer_in_backward:
-        reason = "gradients are never all there, so nothing is clipped by their norm, which nobody works out"
+        reason = "all gradients never exist at once, so there is no global norm and no clipping by it"
         context.derived(EARLY, "true", reason)
 
 
 def _graphs(job: Job) -> Iterator[Fault]:
     """A step that is captured once and replayed has no place where the host waits or decides."""
     if job.framework.host.blocking:
-        yield Fault(GRAPHS, f"{job.framework.name} waits for every launch, which no capture allows; leave it out")
+        yield Fault(
+            GRAPHS, f"{job.framework.name} synchronises after every launch, which cannot be captured; leave it out"
+        )
     if job.sharding.offload.any:
         yield Fault(GRAPHS, "the host works on offloaded states inside the step; sharding.offload: none would work")
     waits = job.framework.host.operations_routed and not job.training.routing.pad_to_capacity
     if job.model.has_experts and waits:
-        reason = "the host waits for how many tokens each expert gets"
+        reason = "the host waits for the number of tokens of each expert"
         yield Fault(GRAPHS, f"{reason}; training.moe: {{capacity_factor: 1, pad_to_capacity: true}} would work")
     if job.pipeline.p2p == "blocking" or (job.parallel.pp > 1 and job.framework.communication.p2p_blocking):
         yield Fault(GRAPHS, "the host waits for messages between stages; pipeline.p2p: async or pp: 1 would work")
@@ -56,11 +58,11 @@ def _kept_logits(job: Job) -> Iterator[Fault]:
     """Logits that nobody has cannot be kept, and results go to the caller of a whole model."""
     kept = job.training.kept_logits
     if kept and job.training.cross_entropy == "fused_linear":
-        yield Fault(LOGITS, "cross_entropy: fused_linear never has all logits; chunked or standard has")
+        yield Fault(LOGITS, "cross_entropy: fused_linear never holds all logits; chunked or standard does")
     if kept and job.pipeline.vocabulary_parallel:
-        yield Fault(LOGITS, "pipeline.vocabulary_parallel has no caller that gets logits; false would work")
+        yield Fault(LOGITS, "pipeline.vocabulary_parallel returns no logits to a caller; false would work")
     if kept == "outputs" and job.parallel.pp > 1:
-        yield Fault(LOGITS, "stages of a pipeline give no keys and values to a caller; true would work, or pp: 1")
+        yield Fault(LOGITS, "pipeline stages return no keys and values to a caller; true would work, or pp: 1")
 
 
 def _early(job: Job) -> Iterator[Fault]:
@@ -68,23 +70,23 @@ def _early(job: Job) -> Iterator[Fault]:
     training, strategy = job.training, strategies[job.sharding.strategy]
     if training.microbatches > 1:
         few = job.training.micro_batch * job.parallel.dp
-        reason = f"gradients of {training.microbatches} micro-batches are summed before anything is updated"
+        reason = f"gradients of {training.microbatches} micro-batches are accumulated before the update"
         yield Fault(EARLY, f"{reason}; gradient_accumulation: 1 (global_batch: {few}) would work")
     if job.parallel.pp > 1:
         yield Fault(EARLY, "not simulated in a pipeline; pp: 1 would work")
     if not strategy.updates_in_backward and (replicas(job) > 1 or strategy.every_pass):
         able = ", ".join(name for name in strategies if strategies[name].updates_in_backward)
-        reason = f"{strategy.title} reduces gradients in buckets and updates once all are there"
+        reason = f"{strategy.title} reduces gradients in buckets and updates when all are complete"
         yield Fault(EARLY, f"{reason}; {able} would work, or a single replica")
     if job.sharding.offload.any:
         yield Fault(EARLY, "not simulated with states off the GPU; sharding.offload: none would work")
     if job.framework.family in ("megatron", "deepspeed"):
-        reason = f"{job.framework.name} sums gradients in a buffer of all of them"
-        yield Fault(EARLY, f"{reason}; a framework of PyTorch's own would work, such as pytorch-fsdp2")
+        reason = f"{job.framework.name} accumulates gradients in one contiguous buffer"
+        yield Fault(EARLY, f"{reason}; a PyTorch profile would work, such as pytorch-fsdp2")
     if training.optimizer.iterations:
         yield Fault(EARLY, f"not simulated with {training.optimizer.name}, which works on whole matrices; adamw works")
     if training.loss_scaling:
-        reason = "an overflow anywhere has to be known before anything is updated"
+        reason = "an overflow anywhere must be detected before any update"
         yield Fault(EARLY, f"{reason}; precision: bf16 would work, or loss_scaling: none")
     if any(isinstance(what, Skip) for what in job.what_if):
-        yield Fault(EARLY, "what_if skips an update that is over before anybody knows; leave one of them out")
+        yield Fault(EARLY, "what_if skips an update that would already have happened; leave one of them out")

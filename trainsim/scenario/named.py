@@ -79,7 +79,7 @@ def find_cluster(context: Context) -> Cluster:
     if "nodes" not in changes.values:
         context.derived("cluster.nodes", cluster.nodes, f"as topology {cluster.name} says")
     if cluster.ranks > MOST_RANKS:
-        fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs are more than {MOST_RANKS}, the most that is simulated")
+        fault = Fault("cluster.nodes", f"{cluster.ranks} GPUs exceed the maximum of {MOST_RANKS}")
         context.require(fault, ScenarioError)
     own = document.data.get("gpu") is not None
     if own and "gpu" in changes.values and "nvlink_bandwidth" not in changes.values:
@@ -96,7 +96,9 @@ def _topology(spec: Spec, origin: Origin) -> Document:
         if Path(name).suffix in OURS or not exists(origin.folder / name):
             raise
         way = f"trainsim import {name} -o node.yaml"
-        raise ScenarioError(f"{error}. If another tool wrote it, `{way}` makes a topology of it: name that") from None
+        raise ScenarioError(
+            f"{error}. If another tool wrote it, `{way}` converts it to a topology: use that file"
+        ) from None
 
 
 def _changes(context: Context) -> Changes:
@@ -111,7 +113,7 @@ def _changes(context: Context) -> Changes:
             context.require(Fault(f"cluster.{key}", f"unknown key; {hint}"), ScenarioError)
         for inner in value if isinstance(value, dict) else ():
             if not isinstance(inner, str):
-                context.require(Fault("cluster", f"{inner!r} is no key: it must be a word"), ScenarioError)
+                context.require(Fault("cluster", f"{inner!r} is not a key: it must be a word"), ScenarioError)
     if "gpu" in values:
         with context.at("cluster.gpu"):
             values["gpu"] = load_gpu(_spec(values["gpu"]), origin=context.origin.part(("cluster", "gpu")))
@@ -145,7 +147,7 @@ def _with_gpus(context: Context, changes: Changes, places: object) -> Changes:
 def _spec(value: object) -> Spec:
     if isinstance(value, str | Mapping):
         return value
-    raise ScenarioError("wants a name, a path or a mapping with a base")
+    raise ScenarioError("expected a name, a path or a mapping with a base")
 
 
 def _note_nvlink(context: Context, cluster: Cluster, usual: Cluster) -> None:
@@ -155,7 +157,7 @@ def _note_nvlink(context: Context, cluster: Cluster, usual: Cluster) -> None:
         reason = f"the NVLink of {cluster.gpu.name}, where {usual.gpu.name} has {format_bandwidth(before)}"
         context.derived("cluster.nvlink_bandwidth", format_bandwidth(rate), reason)
     elif own and not before and cluster.gpus_per_node > 1:
-        reason = f"{cluster.name} joins GPUs by PCIe: the NVLink of {cluster.gpu.name} is not used"
+        reason = f"{cluster.name} connects GPUs by PCIe: the NVLink of {cluster.gpu.name} is not used"
         context.derived("cluster.gpu", cluster.gpu.name, reason)
 
 

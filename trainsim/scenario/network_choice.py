@@ -25,7 +25,7 @@ def chosen_algorithms(context: Context) -> dict[str, str]:
             out[operation] = f"{name}/{protocol}"
         elif isinstance(given.protocol, Mapping):  # one for all is meant for those that have protocols
             with context.at(f"network.protocol.{operation}"):
-                raise ScenarioError(f"{name} has no choice of protocols; ring and tree have")
+                raise ScenarioError(f"{name} has no choice of protocols; ring and tree do")
     return out
 
 
@@ -44,7 +44,7 @@ def _by_operation(
                 continue
             name, able = read(value)
             if operation is not None and operation not in able:
-                raise ScenarioError(f"{value} does no {operation}; it does {', '.join(able)}")
+                raise ScenarioError(f"{value} does not implement {operation}; it implements {', '.join(able)}")
             out |= dict.fromkeys(able if operation is None else (operation,), name)
     return out
 

@@ -36,9 +36,9 @@ def overlapping_schedule(
     for fault in _refused(context, name, parallel, training):
         context.require(fault, InvalidPlan)
     if parallel.pp == 1 and training.microbatches == 1:
-        context.derived(KEY, "true", "without effect: there is one micro-batch, and no other to compute meanwhile")
+        context.derived(KEY, "true", "without effect: there is only one micro-batch, so nothing can overlap")
     if name != OVERLAPPED:
-        context.derived("pipeline.schedule", OVERLAPPED, f"in the place of {name}: {KEY} is true")
+        context.derived("pipeline.schedule", OVERLAPPED, f"instead of {name}: {KEY} is true")
     return OVERLAPPED
 
 
@@ -46,7 +46,9 @@ def _experts(model: Transformer, parallel: Parallel) -> Fault | None:
     if not model.has_experts:
         return Fault(KEY, f"{model.name} has no experts; leave it out")
     if parallel.ep == 1:
-        return Fault(KEY, "every rank has all experts, so no token travels; parallel.ep: 2 or more, or leave it out")
+        return Fault(
+            KEY, "every rank has all experts, so no tokens are exchanged; use parallel.ep: 2 or more, or leave it out"
+        )
     return None
 
 
@@ -57,7 +59,7 @@ def _delayed(name: str, training: Training) -> Fault | None:
     if not training.moe_overlap:
         return Fault("training.delay_wgrad", f"belongs to {KEY}; write {KEY}: true too, or leave it out")
     if facts(name).split:
-        return Fault("training.delay_wgrad", f"{name} puts weight gradients off itself; leave it out")
+        return Fault("training.delay_wgrad", f"{name} already delays weight gradients; leave it out")
     return None
 
 
@@ -71,13 +73,13 @@ def _refused(context: Context, name: str, parallel: Parallel, training: Training
         yield Fault(KEY, f"with pp={parallel.pp} it needs several chunks per rank; {way}")
     if training.recompute == "full":
         way = "recompute: selective or none would work"
-        yield Fault(KEY, f"full recomputation would send all tokens once more in the midst of a pair; {way}")
+        yield Fault(KEY, f"full recomputation would exchange all tokens again in the middle of a pair; {way}")
     if training.routing.shared_overlap:
         way = "leave training.moe.shared_overlap out"
         yield Fault(KEY, f"shared experts cannot run under the exchange as well; {way}")
     if training.routing.dispatcher == "allgather":
         way = "alltoall, deepep and hybridep would work"
-        yield Fault(KEY, f"the dispatcher allgather is not taken apart for it; {way}")
+        yield Fault(KEY, f"the allgather dispatcher cannot be split for it; {way}")
     if training.precision in SINGLE:
         yield Fault(KEY, f"runs in 16 bits or fewer, not in {training.precision}; precision: bf16 would work")
     if context.spec.pipeline.vocabulary_parallel:

@@ -36,10 +36,10 @@ def perturbations(
             _inside(context, f"what_if.{k}.delay.rank", entry.delay.rank, ranks, "rank")
             out.append(Delay(rank=entry.delay.rank, at=entry.delay.at, seconds=entry.delay.seconds))
         if entry.skip and not flushes:
-            message = "this schedule updates weights while others are in flight; one that flushes can skip a step"
+            message = "this schedule updates weights while microbatches are in flight; one with a flush can skip"
             context.require(Fault(f"what_if.{k}.skip", message))
         if entry.skip and any(getattr(context.spec.sharding.offload, key) for key in BESIDE):
-            message = f"not simulated yet with {', '.join(BESIDE)} of offload; without them it is"
+            message = f"not simulated yet with the offload options {', '.join(BESIDE)}; leave them out"
             context.require(Fault(f"what_if.{k}.skip", message), NotBuilt)
         if entry.skip:
             _inside(context, f"what_if.{k}.skip.step", entry.skip.step, context.spec.simulation.steps, "step")
@@ -84,7 +84,7 @@ def _gpu(context: Context, key: str, name: str, cluster: Cluster) -> int:
     per_node = cluster.ranks // cluster.nodes
     match = re.fullmatch(r"node(\d{1,9})\.gpu(\d{1,9})", name)
     if not match:
-        raise ScenarioError(context.message(key, f"'{name}' is no GPU; a GPU is a rank number, or node0.gpu0"))
+        raise ScenarioError(context.message(key, f"'{name}' is not a GPU; a GPU is a rank number, or node0.gpu0"))
     node, gpu = int(match[1]), int(match[2])
     _inside(context, key, node, cluster.nodes, "node")
     _inside(context, key, gpu, per_node, "GPU", " of a node")

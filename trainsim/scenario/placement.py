@@ -97,18 +97,18 @@ def _chosen(context: Context) -> tuple[str, int]:
         return placements.canonical(given or USUAL), 0
     assert isinstance(given, Mapping)
     if len(given) != 1:
-        context.require(Fault(PLACEMENT, "wants one rule and its seed, such as {random: 7}"), ScenarioError)
+        context.require(Fault(PLACEMENT, "expected one rule and its seed, such as {random: 7}"), ScenarioError)
     ((name, seed),) = given.items()
     with context.at(PLACEMENT):
         if placements.canonical(name) != "random":
-            raise ScenarioError(f"{name} draws nothing, so it takes no seed; write placement: {name}")
+            raise ScenarioError(f"{name} is not random, so it takes no seed; write placement: {name}")
     return name, seed
 
 
 def _listed(context: Context, cluster: Cluster, lines: Sequence[str], busy: Sequence[int]) -> Allocation:
     """The GPUs of a host list."""
     if context.spec.cluster.on_nodes is not None:
-        message = "a host list says itself which nodes there are; leave cluster.on_nodes out"
+        message = "a host list already names the nodes; leave cluster.on_nodes out"
         context.require(Fault(PLACEMENT, message), ScenarioError)
     given = context.spec.cluster.placement
     text = _host_file(given, context.origin.folder) if isinstance(given, str) else None
@@ -125,7 +125,7 @@ def _given(context: Context, cluster: Cluster, nodes: Sequence[int], busy: Seque
     if not nodes:
         context.require(Fault(ON, "names no node; write for example [0, 1], or leave it out"), ScenarioError)
     if context.spec.cluster.placement is not None:
-        message = f"{list(nodes)} says already which nodes there are, in which order; give their number, or leave "
+        message = f"{list(nodes)} already lists the nodes in order; give their number, or leave "
         context.require(Fault(ON, f"{message}cluster.placement out"), ScenarioError)
     _are_free(context, ON, _present(context, ON, nodes, cluster), busy)
     return Allocation.of_nodes(nodes, cluster.gpus_per_node)

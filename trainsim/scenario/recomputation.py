@@ -38,7 +38,7 @@ def resolve_recompute(context: Context) -> tuple[str, dict[str, Any]]:
 def _faults(spec: RecomputeSpec) -> Iterator[checks.Fault]:
     for part, mode in BELONGS.items():
         if getattr(spec, part) and spec.mode != mode:
-            yield checks.Fault(KEY, f"{part} can be given with mode: {mode} only")
+            yield checks.Fault(KEY, f"{part} can only be given with mode: {mode}")
     for one, other in EXCLUSIVE:
         if getattr(spec, one) and getattr(spec, other):
             yield checks.Fault(KEY, f"{one} and {other} both say what is recomputed; leave one of them out")

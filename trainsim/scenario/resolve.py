@@ -145,7 +145,7 @@ def _parallel(context: Context, model: Transformer, framework: Framework, *, gpu
         shape = f"tp {spec.tp} x pp {spec.pp}" + (f" x cp {spec.cp}" if spec.cp > 1 else "")
         context.derived("parallel.dp", dp, f"{gpus} GPUs / ({shape})")
     if sorted(spec.order) != ["cp", "dp", "ep", "pp", "tp"]:
-        context.require(checks.Fault("parallel.order", "wants each of tp, cp, ep, dp, pp once, innermost first"))
+        context.require(checks.Fault("parallel.order", "expected each of tp, cp, ep, dp, pp once, innermost first"))
     etp = spec.etp or (spec.tp if model.has_experts else 1)
     resolved = {
         "dp": dp,

@@ -67,10 +67,10 @@ def check_rollout(context: Context, job: Job) -> None:
         if any(getattr(kind, name) for kind in counted(job.model.kinds)):
             context.require(Fault(KEY, f"generation with {word} is not simulated yet; leave it out"), NotBuilt)
     if facts(job.pipeline.schedule).asynchronous:
-        fault = Fault(KEY, f"{job.pipeline.schedule} goes on without a pause between steps; 1f1b or another flushes")
+        fault = Fault(KEY, f"{job.pipeline.schedule} does not flush between steps; 1f1b and others do")
         context.require(fault, InvalidPlan)
     if rollout.pp > 1 and rollout.separate:
-        context.require(Fault(f"{KEY}.pp", "not simulated yet for separate engines; a larger tp is"), NotBuilt)
+        context.require(Fault(f"{KEY}.pp", "not simulated yet for separate engines; use a larger tp"), NotBuilt)
     offload = job.sharding.offload
     if offload.parameters != "none" or offload.delayed_update:
         what = "offload.delayed_update" if offload.delayed_update else "offload.parameters"
@@ -101,7 +101,7 @@ def _degree_faults(rollout: Rollout, model: Transformer, cluster: Cluster, paral
         if fault:
             yield Fault(f"{KEY}.tp", fault.message)
     if rollout.pp > model.layers:
-        yield Fault(f"{KEY}.pp", f"{model.layers} layers cannot be {rollout.pp} stages")
+        yield Fault(f"{KEY}.pp", f"{model.layers} layers cannot be split into {rollout.pp} stages")
     if rollout.separate and rollout.nodes is None:
         yield Fault(f"{KEY}.placement", "separate engines need nodes of their own; say how many: nodes: 1")
     if not rollout.separate and rollout.nodes is not None:
@@ -117,14 +117,15 @@ def _degree_faults(rollout: Rollout, model: Transformer, cluster: Cluster, paral
         engines = gpus // each
         below = rollout.samples // engines * engines
         works = offer([n for n in (below, below + engines) if n], rollout.samples, "samples")
-        yield Fault(f"{KEY}.samples", f"{rollout.samples} sequences do not divide by {engines} engines; {works}")
+        yield Fault(f"{KEY}.samples", f"{rollout.samples} sequences are not divisible by {engines} engines; {works}")
 
 
 def _memory_faults(rollout: Rollout, spec: RolloutSpec) -> Iterator[Fault]:
     """What stays while training is said once."""
     if not rollout.sleep and rollout.gpu_memory_utilization is None and not rollout.separate:
         yield Fault(
-            f"{KEY}.sleep", "false: everything stays while training; say how much, with gpu_memory_utilization: 0.4"
+            f"{KEY}.sleep",
+            "false: the engine keeps its memory while training; give its share, such as gpu_memory_utilization: 0.4",
         )
     if "block_size" in spec.model_fields_set and rollout.kv_cache == "contiguous":
         yield Fault(f"{KEY}.block_size", "a contiguous cache has no blocks; leave it out, or kv_cache: paged")

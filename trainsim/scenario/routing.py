@@ -39,7 +39,7 @@ def resolve_routing(
         dispatcher = dispatchers.canonical(_dispatcher(context, spec, framework))
     if spec.pad_to_capacity and spec.capacity_factor is None:
         context.require(
-            Fault("training.moe.pad_to_capacity", "needs a capacity_factor, such as 1.25, to fill experts up to"),
+            Fault("training.moe.pad_to_capacity", "needs a capacity_factor to pad experts to, such as 1.25"),
             ScenarioError,
         )
     if spec.capacity_factor is not None and spec.capacity_factor > moe.experts / moe.top_k:
@@ -126,13 +126,14 @@ def expert_parallel(model: Transformer, parallel: Parallel) -> Fault | None:
     if moe.experts % parallel.ep:
         works = [d for d in divisors(moe.experts) if ranks % (d * parallel.etp) == 0]
         return Fault(
-            "parallel.ep", f"{moe.experts} experts do not divide by ep={parallel.ep}; {offer(works, parallel.ep, 'ep')}"
+            "parallel.ep",
+            f"{moe.experts} experts are not divisible by ep={parallel.ep}; {offer(works, parallel.ep, 'ep')}",
         )
     if ranks % (parallel.ep * parallel.etp):
         shape = f"tp {parallel.tp} x cp {parallel.cp} x dp {parallel.dp} = {ranks} ranks of a stage"
         works = [d for d in divisors(moe.experts, ranks) if ranks % (d * parallel.etp) == 0]
         way = offer(works, parallel.ep, "ep") if works else f"etp={parallel.tp} would"
-        return Fault("parallel.ep", f"{shape} do not divide by ep {parallel.ep} x etp {parallel.etp}; {way}")
+        return Fault("parallel.ep", f"{shape} are not divisible by ep {parallel.ep} x etp {parallel.etp}; {way}")
     return _widths(moe, parallel) or _laid_out(parallel)
 
 
@@ -140,11 +141,11 @@ def _widths(moe: Moe, parallel: Parallel) -> Fault | None:
     if moe.expert_ffn_hidden % parallel.etp:
         works = offer(divisors(moe.expert_ffn_hidden), parallel.etp, "etp")
         width = f"{moe.expert_ffn_hidden} columns of an expert (moe.expert_ffn_hidden)"
-        return Fault("parallel.etp", f"{width} do not divide by etp={parallel.etp}; {works}")
+        return Fault("parallel.etp", f"{width} are not divisible by etp={parallel.etp}; {works}")
     if moe.shared_ffn_hidden % parallel.tp:
         works = offer(divisors(moe.shared_ffn_hidden), parallel.tp, "tp")
         width = f"{moe.shared_ffn_hidden} columns of the shared experts (moe.shared_ffn_hidden)"
-        return Fault("parallel.tp", f"{width} do not divide by tp={parallel.tp}; {works}")
+        return Fault("parallel.tp", f"{width} are not divisible by tp={parallel.tp}; {works}")
     return None
 
 

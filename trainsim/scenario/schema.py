@@ -215,7 +215,7 @@ class NetworkSpec(ScenarioSection):
 def _of_gpus(value: object) -> object:
     """A bare number is that of the GPUs. Raises ValueError for what is neither that nor a mapping."""
     if isinstance(value, str | bool | list):
-        raise ValueError("wants a number, such as 0.015, or a mapping of gpu, network, kernel")
+        raise ValueError("expected a number, such as 0.015, or a mapping of gpu, network, kernel")
     return {"gpu": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 

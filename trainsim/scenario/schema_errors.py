@@ -47,9 +47,9 @@ def _lines(errors: Iterable[ErrorDetails], data: Mapping[str, Any], origin: Orig
         wanted.setdefault(place, []).append(what)
     lines = []
     for place, every in wanted.items():
-        forms = list(dict.fromkeys(what.removeprefix("wants ") for what in every if what.startswith("wants ")))
-        others = [what for what in dict.fromkeys(every) if not what.startswith("wants ")]
-        lines += [f"{place}: {what}" for what in (*([f"wants {' or '.join(forms)}"] if forms else []), *others)]
+        forms = list(dict.fromkeys(what.removeprefix("expected ") for what in every if what.startswith("expected ")))
+        others = [what for what in dict.fromkeys(every) if not what.startswith("expected ")]
+        lines += [f"{place}: {what}" for what in (*([f"expected {' or '.join(forms)}"] if forms else []), *others)]
     return lines
 
 
@@ -85,18 +85,18 @@ def _what(details: ErrorDetails, key: Key) -> str:
     if kind == "value_error":
         return str(context.get("error", details["msg"]))
     if kind == "union_tag_not_found":
-        return _FORMS.get(str(key[-1]), "wants a name or a mapping")
+        return _FORMS.get(str(key[-1]), "expected a name or a mapping")
     if kind in ("finite_number", "int_parsing_size"):
         return "is not a number that makes sense here"
     wanted = _WANTED.get(kind.split("_")[0])
     if wanted == _WANTED["model"] and known_keys(key):
         wanted = f"{wanted} of {', '.join(known_keys(key))}"
-    return f"wants {wanted}" if wanted else details["msg"]
+    return f"expected {wanted}" if wanted else details["msg"]
 
 
 _FORMS = {
-    "layout": "wants a list of layers per virtual stage",
-    "placement": "wants packed, spread, random, {random: 7}, the path of a host list, or its lines",
+    "layout": "expected a list of layers per virtual stage",
+    "placement": "expected packed, spread, random, {random: 7}, the path of a host list, or its lines",
 }
 _EXAMPLES = {
     "model": "; add for example `model: llama-3-8b`",

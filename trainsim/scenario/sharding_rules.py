@@ -57,13 +57,13 @@ def _options(spec: ShardingSpec, job: Job) -> Iterator[Fault]:
     for key, value in sorted(spec.options.items()):
         if key not in strategy.uses and value is not type(spec).model_fields[key].default:
             able = [name for name in strategies if key in strategies[name].uses]
-            yield Fault(f"sharding.{key}", f"{job.sharding.strategy} has no use for it; {_and(able)}")
+            yield Fault(f"sharding.{key}", f"{job.sharding.strategy} does not use it; {_and(able)}")
 
 
 def _updates(job: Job) -> Iterator[Fault]:
     """Updates inside a step need whole states."""
     if facts(job.pipeline.schedule).asynchronous and strategies[job.sharding.strategy].shares:
-        reason = f"{job.pipeline.schedule} updates weights while others are in flight, which nobody can shard"
+        reason = f"{job.pipeline.schedule} updates weights while microbatches are in flight, which rules out sharding"
         able = [name for name in strategies if not strategies[name].shares]
         yield Fault("sharding.strategy", f"{reason}; {', '.join(able)} would work")
 
@@ -84,7 +84,9 @@ def _chunks(job: Job) -> Iterator[Fault]:
     strategy, chunks = job.sharding.strategy, len(job.pipeline.layout)
     if strategies[strategy].every_pass and job.parallel.pp == 1 and chunks > 1:
         key = "chunks" if facts(job.pipeline.schedule).chunks is None else "schedule"
-        reason = f"{strategy} exchanges beside passes through the whole model, which pp=1 does not cut into {chunks}"
+        reason = (
+            f"{strategy} communicates alongside passes through the whole model, which pp=1 does not split into {chunks}"
+        )
         yield Fault(f"pipeline.{key}", f"{reason} chunks; schedule: 1f1b with chunks: 1 would work")
 
 
@@ -97,7 +99,7 @@ def _experts(job: Job) -> Iterator[Fault]:
         degrees = f"ep {job.parallel.ep} and etp {job.parallel.etp}"
         yield Fault("sharding.strategy", f"not simulated yet with experts on fewer ranks ({degrees}); {_and(able)}")
     if job.sharding.offload.any:
-        yield Fault(OFFLOAD, "not simulated yet with experts that fewer ranks hold; leave it out, or ep: 1")
+        yield Fault(OFFLOAD, "not simulated yet with experts held by fewer ranks; leave it out, or use ep: 1")
 
 
 def _groups(job: Job) -> Iterator[Fault]:
@@ -116,10 +118,10 @@ def _offload(spec: ShardingSpec, job: Job) -> Iterator[Fault]:
         yield from _together(spec.offload, name)
     if offload.parameters != "none" and not strategies[name].shares_parameters:
         able = [other for other in strategies if "parameters" in strategies[other].offloads]
-        yield Fault(f"{OFFLOAD}.parameters", f"{name} keeps parameters on every GPU; {', '.join(able)} share them out")
+        yield Fault(f"{OFFLOAD}.parameters", f"{name} keeps all parameters on every GPU; {', '.join(able)} shard them")
     if offload.optimizer != "none" and job.training.optimizer.name not in HOST_OPTIMIZERS:
         known = " and ".join(HOST_OPTIMIZERS)
-        reason = f"nobody has a kernel for it on the host; {known} have one, or offload.optimizer: none"
+        reason = f"there is no CPU kernel for it; {known} have one, or use offload.optimizer: none"
         yield Fault("training.optimizer", reason)
     if offload.optimizer != "none" and facts(job.pipeline.schedule).asynchronous:
         reason = f"not simulated yet with {job.pipeline.schedule}, which updates inside a step"
@@ -142,7 +144,7 @@ def _together(offload: OffloadSpec, name: str) -> Iterator[Fault]:
     """Strategies that move all states or none."""
     for key in ("ratio", "delayed_update"):
         if getattr(offload, key) != type(offload).model_fields[key].default:
-            yield Fault(f"{OFFLOAD}.{key}", f"PyTorch's {name} has no such thing; leave it out, or use zero3")
+            yield Fault(f"{OFFLOAD}.{key}", f"PyTorch's {name} has no such option; leave it out, or use zero3")
     if {offload.optimizer, offload.parameters} not in ({"none"}, {"cpu"}):
         away = "optimizer" if offload.optimizer != "none" else "parameters"
         yield Fault(
@@ -158,11 +160,11 @@ def _delayed(job: Job) -> Iterator[Fault]:
     if offload.delayed_update and "deepspeed" in job.framework.name:
         yield Fault(
             f"{OFFLOAD}.delayed_update",
-            f"it stands in the ZeRO-Offload paper (arXiv 2101.06840) and not in DeepSpeed, which {job.framework.name} "
-            "is; leave it out, or name another framework",
+            f"it is in the ZeRO-Offload paper (arXiv 2101.06840) but not in DeepSpeed, which {job.framework.name} "
+            "models; leave it out, or choose another framework",
         )
     if offload.delayed_update and offload.optimizer == "nvme":
-        yield Fault(f"{OFFLOAD}.delayed_update", "not simulated yet with optimizer: nvme; with cpu it is")
+        yield Fault(f"{OFFLOAD}.delayed_update", "not simulated yet with optimizer: nvme; cpu would work")
 
 
 def _without_use(offload: OffloadSpec) -> Iterator[Fault]:
@@ -177,7 +179,7 @@ def _without_use(offload: OffloadSpec) -> Iterator[Fault]:
     for key, devices in needs.items():
         plain = type(offload).model_fields[key].default
         if getattr(offload, key) != plain and offload.optimizer not in devices:
-            yield Fault(f"{OFFLOAD}.{key}", f"it has no use with optimizer: {offload.optimizer}; leave it out")
+            yield Fault(f"{OFFLOAD}.{key}", f"it has no effect with optimizer: {offload.optimizer}; leave it out")
 
 
 def _require_storage(context: Context, job: Job) -> None:
@@ -194,10 +196,10 @@ def _foreign(context: Context, job: Job) -> None:
     ours, theirs = job.framework, load_framework(strategies[job.sharding.strategy].framework)
     if theirs.family not in ("any", ours.family) and ours.family != "any":
         reason = (
-            f"{job.sharding.strategy} is that of {theirs.name}; kernels, types and buckets are those of {ours.name}"
+            f"{job.sharding.strategy} belongs to {theirs.name}; kernels, dtypes and buckets are those of {ours.name}"
         )
         context.derived("framework", ours.name, reason)
 
 
 def _and(able: list[str]) -> str:
-    return f"{', '.join(able)} {'has' if len(able) == 1 else 'have'}" if able else "leave it out"
+    return f"{', '.join(able)} {'supports' if len(able) == 1 else 'support'} it" if able else "leave it out"

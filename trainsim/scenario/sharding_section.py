@@ -88,7 +88,7 @@ def _unless_auto(value: object, number: Callable[[object], object]) -> object:
     if value == AUTO:
         return value
     if isinstance(value, str) and not value.strip()[:1].isdigit():
-        raise ValueError(f"wants a number of elements (500M, 2e8) or {AUTO}")
+        raise ValueError(f"expected a number of elements (500M, 2e8) or {AUTO}")
     return number(value)
 
 

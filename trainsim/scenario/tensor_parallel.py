@@ -12,9 +12,9 @@ from trainsim.scenario.context import Context, default
 PIPELINED = {"pytorch": "async"}
 """What ``tp_overlap: true`` means, by family; else user buffers."""
 LEFT = {
-    "none": "nothing of tensor parallelism runs under anything",
-    "wgrad": "what the software leaves on with its switch off: collectives of the backward under the gradients that do "
-    "not need them",
+    "none": "no tensor-parallel communication is overlapped",
+    "wgrad": "what remains overlapped with the software's switch off: backward collectives, under gradients that do "
+    "not depend on them",
 }
 """What runs at once where the software's own switch is off."""
 
@@ -37,7 +37,7 @@ def tensor_overlap(context: Context, framework: Framework, parallel: Parallel) -
         return name
     if isinstance(given, str):
         reason = (
-            f"only gathers and scatters of sequence parallelism are cut into parts, and it is off; "
+            f"only gathers and scatters of sequence parallelism can be split, and it is off; "
             f"parallel.sequence_parallel: true would work, or tp_overlap: {way.outside}"
         )
         context.require(Fault(key, reason), ScenarioError)
@@ -52,7 +52,9 @@ def parallel_loss(context: Context, framework: Framework) -> bool:
     if spec.pipeline.vocabulary_parallel or framework.family == "megatron":
         if given is False:
             who = "a head on all pipeline stages" if spec.pipeline.vocabulary_parallel else framework.name
-            context.require(Fault(key, f"{who} has no other loss; true would work, or leave it out"), ScenarioError)
+            context.require(
+                Fault(key, f"{who} supports no other loss; true would work, or leave it out"), ScenarioError
+            )
         return True
     return bool(default(context, key, given, framework.kernels.loss_parallel))
 

@@ -46,7 +46,7 @@ def note_without_effect(context: Context, job: Job) -> None:
         if value not in (None, usual, False, "none") and is_idle(job):
             context.derived(key, shorten(value).strip("'"), f"without effect: {reason}")
     if "price_per_gpu_hour" in (context.spec.cluster.model_extra or {}) and job.training.tokens is None:
-        reason = "without effect: a cost is that of a whole training; training.tokens says how long it is"
+        reason = "without effect: the cost is that of a whole training run, whose length is training.tokens"
         context.derived("cluster.price_per_gpu_hour", f"{job.cluster.price_per_gpu_hour:g}", reason)
     _note_network(context, job)
     for k, entry in enumerate(context.spec.what_if):
@@ -60,7 +60,7 @@ def _note_network(context: Context, job: Job) -> None:
     """A note for what is said of the network and changes nothing."""
     background = context.spec.cluster.background
     if background is not None and not background.load:
-        context.derived("cluster.background.load", 0, "without effect: a load of 0 takes nothing of the links")
+        context.derived("cluster.background.load", 0, "without effect: a load of 0 uses none of the links")
     if (context.spec.cluster.model_extra or {}).get("sharp") and len(placed_nodes(job.allocation, job.cluster)) == 1:
         reason = "without effect: the job has one node, and switches add up what nodes send"
         context.derived("cluster.sharp", "true", reason)
@@ -74,4 +74,4 @@ def _idle(entry: WhatIfSpec) -> Iterator[tuple[str, str, str]]:
         yield "delay.seconds", "0", "nobody waits"
     for kind, factor in (("slow", entry.slow and entry.slow.factor), ("flap", entry.flap and entry.flap.factor)):
         if factor == 1.0:
-            yield f"{kind}.factor", "1", "a factor of 1 leaves everything as it is"
+            yield f"{kind}.factor", "1", "a factor of 1 changes nothing"

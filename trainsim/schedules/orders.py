@@ -190,7 +190,7 @@ def _in_turn(order: Order) -> None:
 def _slices_in_turn(order: Order, slices: int) -> None:
     """On every stage a slice goes forward after the earlier ones of its microbatch, and back after the later ones."""
     if order.microbatches % slices:
-        raise InvalidPlan(f"{order.microbatches} slices are no whole number of microbatches of {slices} slices each")
+        raise InvalidPlan(f"{order.microbatches} slices are not a whole number of microbatches of {slices} slices each")
     done: set[Cell] = set()
     for _, cell in _each(order.rows):
         place = cell.microbatch % slices

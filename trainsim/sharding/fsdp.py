@@ -123,7 +123,7 @@ def _resharding(job: Job) -> Iterator[Refusal]:
     size, within_one = reshard(job), sharing(job) < replicas(job)
     if size and size > 1 and sharing(job) % size:
         shared = f"the {sharing(job)} replicas that share parameters" if within_one else f"{replicas(job)} replicas"
-        yield Refusal("reshard_after_forward", f"{shared} do not divide by {size}")
+        yield Refusal("reshard_after_forward", f"{shared} are not divisible by {size}")
     if job.parallel.pp > 1 and size is not None and size != 1:
         yield Refusal(
             "reshard_after_forward",

@@ -179,7 +179,7 @@ def compare(
     """
     given = list(runs) if not isinstance(runs, str | Path) else [runs]
     if len(given) < 2:
-        raise ScenarioError(f"{len(given)} to compare: wants two or more scenarios or results")
+        raise ScenarioError(f"{len(given)} to compare: expected two or more scenarios or results")
     trials = {k: _trial(run) for k, run in enumerate(given) if not isinstance(run, Result)}
     running = Running(workers=workers, progress=progress, backend=backend, store=store)
     if (workers, backend, store) == (None, None, None):

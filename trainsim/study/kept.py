@@ -47,7 +47,7 @@ def form_of(keep: Callable[..., T]) -> Form[T]:
     """
     name = name_of(keep)
     if name is None:
-        raise ScenarioError(f"store: {keep!r} is no function of trainsim, and what it keeps cannot be stored")
+        raise ScenarioError(f"store: {keep!r} is not a function of trainsim, and what it keeps cannot be stored")
     return _form(keep, name)
 
 

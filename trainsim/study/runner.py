@@ -60,7 +60,7 @@ class Runner(Generic[T]):
     ):
         wrong = isinstance(workers, bool) or not isinstance(workers, int | None)
         if wrong or (workers is not None and workers < 1):
-            raise ScenarioError(f"workers={workers}: wants 1 or more processes")
+            raise ScenarioError(f"workers={workers}: expected 1 or more processes")
         self.keep, self.workers, self.progress = keep, workers, progress
         self.interrupted = False
         self._elsewhere = backend_of(backend or ("serial" if workers == 1 else "processes"), workers)

@@ -87,7 +87,7 @@ def read_frame(frame: DataFrame) -> tuple[tuple[str, ...], tuple[SweptPoint, ...
     columns = [str(column) for column in frame.columns]
     missing = [column for column in COLUMNS if column not in columns]
     if missing:
-        raise ScenarioError(f"the table has no column {missing[0]!r}; wants one that ts.sweep gave, its columns kept")
+        raise ScenarioError(f"the table has no column {missing[0]!r}; expected the table of ts.sweep with all columns")
     known = [axis for axis in frame.attrs.get("axes", ()) if axis in columns]
     axes = tuple(known or columns[: columns.index(COLUMNS[0])])
     rows = frame.astype("object").where(frame.notna(), None).to_dict("records")

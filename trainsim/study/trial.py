@@ -198,4 +198,4 @@ def as_scenario(given: Scenario | str | Path) -> Scenario:
         return given
     if isinstance(given, str | Path):
         return Scenario.load(given)
-    raise ScenarioError(f"{given!r} is no scenario; wants a Scenario, the name of one, or its file")
+    raise ScenarioError(f"{given!r} is not a scenario; expected a Scenario, the name of one, or its file")

@@ -39,7 +39,7 @@ def model_of(run: PublishedRun) -> dict[str, Any]:
     own = {key: value for key, value in row.items() if key not in ("name", "base", "sized")}
     if (blank := next((size for size in SIZES if not run.text(size) and size not in own), None)) is not None:
         raise UnreadableCell(
-            f"{blank} is blank, and model_name = {run.text('model_name')!r} is no model of the catalogue; give "
+            f"{blank} is blank, and model_name = {run.text('model_name')!r} is not a model of the catalogue; give "
             f"{', '.join(SIZES)}, or a name of `trainsim list models`"
         )
     family = own.pop("family", family)

@@ -67,7 +67,7 @@ class PublishedRun:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise UnreadableCell(f"{column} = {text!r} is no number")
+            raise UnreadableCell(f"{column} = {text!r} is not a number")
         return value
 
     def whole(self, column: str, otherwise: int | None = None) -> int | None:
@@ -76,7 +76,7 @@ class PublishedRun:
         if value is None:
             return otherwise
         if value != int(value) or value < 0:
-            raise UnreadableCell(f"{column} = {self.text(column)!r} is no whole number{' from 0 on' * (value < 0)}")
+            raise UnreadableCell(f"{column} = {self.text(column)!r} is not a whole number{' from 0 on' * (value < 0)}")
         return int(value)
 
     def wanted(self, column: str) -> int:

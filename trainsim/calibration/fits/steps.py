@@ -41,7 +41,7 @@ PARTS = (1.0, 0.5, 0.25)
 ENOUGH = 3
 """Rows from which on a fit must be a help to rows that took no part in it."""
 NO_HELP = (
-    "nothing was changed: a fit on all other rows is no nearer to a row than the scenario as it is; the rows differ by "
+    "nothing was changed: a fit to the other rows predicts a row no better than no fit at all; the rows differ by "
     "more than clock, network and host"
 )
 FAR_AS_IT_IS, FAR_AFTER = 3.0, 1.5

@@ -85,9 +85,7 @@ def _operation(row: TableRow, text: MeasuredText) -> str:
     column = row.first(OPERATIONS)
     found = operation_in(row.cells[column] if column else text.name)
     if found is None:
-        says = (
-            f"{column} = {row.cells[column]!r} is no collective that is known" if column else "no collective is named"
-        )
+        says = f"{column} = {row.cells[column]!r} is not a known collective" if column else "no collective is named"
         raise ScenarioError(f"{row.place}: {says}; write all_reduce, all_gather, reduce_scatter, all_to_all, broadcast "
                             "or sendrecv in a column called collective")  # fmt: skip
     return found
@@ -98,7 +96,7 @@ def _algorithm(row: TableRow) -> str:
     called = row.cells[column].lower() if column else "auto"
     if called not in (*ALGORITHMS, "auto"):
         known = ", ".join([*ALGORITHMS, "auto"])
-        raise ScenarioError(f"{row.place}: {column} = {called!r} is no algorithm that is known; write one of {known}")
+        raise ScenarioError(f"{row.place}: {column} = {called!r} is not a known algorithm; write one of {known}")
     return ALGORITHMS.get(called, called)
 
 
@@ -108,7 +106,7 @@ def _whole(row: TableRow, columns: tuple[str, ...]) -> int:
         return 0
     value = row.number(column)
     if value != int(value):
-        raise ScenarioError(f"{row.place}: {column} = {row.cells[column]} is no whole number")
+        raise ScenarioError(f"{row.place}: {column} = {row.cells[column]} is not a whole number")
     return int(value)
 
 

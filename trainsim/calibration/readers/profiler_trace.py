@@ -25,7 +25,7 @@ def load(text: MeasuredText) -> Measurements:
     if not any(event.kind in KERNELS for event in trace.events):
         raise ScenarioError(
             f"{text.shown}: the trace has no kernels; profile with activities=[ProfilerActivity.CPU, "
-            "ProfilerActivity.CUDA], on a machine whose driver lets you"
+            "ProfilerActivity.CUDA], on a machine whose driver allows it"
         )
     if host is None:
         warnings.append(f"{text.shown}: too few launches to tell the host's time by")

@@ -60,7 +60,7 @@ def _path(name: str, text: MeasuredText) -> str:
     near = nearest(name, [*SHORT, *STEP, *RATE])
     hint = f"did you mean {near!r}? " if near else ""
     raise ScenarioError(
-        f"{text.shown}: column {name!r} is no field of a scenario; {hint}Write its dotted path, such as "
+        f"{text.shown}: column {name!r} is not a field of a scenario; {hint}Write its dotted path, such as "
         f"training.micro_batch, one of {', '.join(SHORT)}, or notes"
     )
 

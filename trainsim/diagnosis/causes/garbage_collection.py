@@ -32,8 +32,8 @@ def garbage_collection(evidence: Evidence) -> FoundCause | None:
     worst = int(taken.argmax())
     return FoundCause(
         kind=KIND, saved=saved,
-        sentence="Python collects garbage on different workers at different times: "
-        f"{format_time(float(taken.mean()))} a step on average, {format_time(taken[worst])} on "
+        sentence="Python's garbage collector runs on different workers at different times: "
+        f"{format_time(float(taken.mean()))} per step on average, {format_time(taken[worst])} on "
         f"{workers_named(evidence.workers, [worst])}, and the others wait for it",
-        suggestions=("collect at the same step on all ranks: gc.disable(), then gc.collect() every so many steps",),
+        suggestions=("collect at the same step on all ranks: gc.disable(), then gc.collect() every few hundred steps",),
     )  # fmt: skip

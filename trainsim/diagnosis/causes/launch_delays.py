@@ -29,8 +29,8 @@ def launch_delays(evidence: Evidence) -> FoundCause | None:
     kind = max(delays, key=lambda number: delays[number][worst])
     return FoundCause(
         kind=KIND, saved=saved,
-        sentence=f"hosts launch operations late: {format_time(saved)} of a step of {format_time(measured)}; most on "
+        sentence=f"hosts launch operations late: {format_time(saved)} of a {format_time(measured)} step; most on "
         f"{workers_named(evidence.workers, [worst])}, {format_time(total[worst])} a step, before {TYPES[kind]}",
-        suggestions=("look at what the hosts do between operations: data loading, checkpoints, Python; CUDA graphs "
+        suggestions=("check what the hosts do between operations: data loading, checkpoints, Python; CUDA graphs "
                      "and fewer, larger kernels make launches cheaper",),
     )  # fmt: skip

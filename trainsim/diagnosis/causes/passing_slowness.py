@@ -22,17 +22,19 @@ def passing_slowness(evidence: Evidence) -> FoundCause | None:
     spread = evidence.off[:2].std(axis=1)
     longest = slower(float(np.quantile(evidence.off[:2].max(axis=0), 0.99)))
     if evidence.directions_together >= threshold("together"):
-        how = "forward and backward together, but not on all stages at once: as GPUs that change their clock"
-        help_ = "look for clocks that change (power, temperature) and for other work on the GPUs"
+        how = "forward and backward together, but not on all stages at once, as when GPUs change their clock"
+        help_ = "look for changing clocks (power, temperature) and for other work on the GPUs"
     elif spread[0] > spread[1]:
-        how = "mostly forwards, which Python launches: as pauses of the host, of its garbage collector for one"
-        help_ = "collect garbage at the same step on all ranks (gc.disable(), then gc.collect() every so many steps)"
+        how = "mostly forwards, which Python launches, as with pauses of the host, for example by its garbage collector"
+        help_ = (
+            "collect garbage at the same step on all ranks (gc.disable(), then gc.collect() every few hundred steps)"
+        )
     else:
-        how = "and neither follows the input"
+        how = "and it does not depend on the input"
         help_ = "look for other work on the hosts and GPUs"
     return FoundCause(
         kind=KIND,
         saved=saved,
-        sentence=f"single passes are held up on one worker or another: the longest take {longest} the mean, {how}",
+        sentence=f"individual passes are slow on changing workers: the longest take {longest} the mean, {how}",
         suggestions=(help_,),
     )

@@ -23,12 +23,12 @@ def sequence_lengths(evidence: Evidence) -> FoundCause | None:
     return FoundCause(
         kind=KIND,
         saved=saved,
-        sentence="microbatches differ in length, as sequences that are packed unevenly do: passes scatter by "
+        sentence="microbatches differ in cost, as with unevenly packed sequences: pass times vary by "
         f"{both.std():.0%} and the longest take {slower(float(np.quantile(both, 0.99)))} the mean, and the same "
         f"microbatch is slow forward and backward (correlation {evidence.directions_together:.2f}{stages})",
         suggestions=(
-            "give every microbatch and every replica the same amount of attention: sort sequences by length and deal "
-            "them out by the sum of their squared lengths, or bound the length of documents",
+            "give every microbatch and every replica the same attention work: sort sequences by length and distribute "
+            "them by the sum of their squared lengths, or limit the length of documents",
         ),
     )
 

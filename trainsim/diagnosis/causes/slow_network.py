@@ -40,8 +40,8 @@ def slow_network(evidence: Evidence) -> FoundCause | None:
     if found is None or found[1] < threshold("slower_link"):
         return FoundCause(
             kind=KIND, saved=saved,
-            sentence=f"communication takes longer now and then, {worst} above all, on no pair of workers in particular",
-            suggestions=("look for other traffic on the network at that time, and for links with errors",),
+            sentence=f"communication is slow at times, mostly {worst}, but between no particular pair of workers",
+            suggestions=("look for other traffic on the network at those times, and for links with errors",),
         )  # fmt: skip
     route, ratio, seconds, usual = found
     where = ("between " if len(route.workers) > 1 else "of ") + workers_named(evidence.workers, route.workers)
@@ -49,7 +49,7 @@ def slow_network(evidence: Evidence) -> FoundCause | None:
         kind=KIND, saved=saved,
         sentence=f"the network is slow: {worst} {where} takes {format_time(seconds)}, {slower(ratio)} "
         f"the usual {format_time(usual)}",
-        suggestions=(f"test the links {where}: a NIC at a lower rate, a cable with errors, a busy switch",),
+        suggestions=(f"test the links {where}: a NIC at a reduced rate, a cable with errors, a busy switch",),
     )  # fmt: skip
 
 

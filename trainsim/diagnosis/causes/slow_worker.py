@@ -32,7 +32,7 @@ def slow_worker(evidence: Evidence) -> FoundCause | None:
     first = worst[0]
     one = len(slow) == 1
     each = " and ".join(
-        f"{name} {format_time(passes[row, first])} where others take {format_time(peers[row, first])}"
+        f"{name} {format_time(passes[row, first])} where its peers take {format_time(peers[row, first])}"
         for row, name in enumerate(("forward", "backward"))
     )
     subject = f"{workers_named(evidence.workers, worst)} {'is' if one else 'are'} slow"
@@ -42,8 +42,8 @@ def slow_worker(evidence: Evidence) -> FoundCause | None:
         saved=saved,
         sentence=f"{subject}: passes{whose} take {slower(ratio[first])} as long as those of the same stage in other "
         f"replicas ({each})",
-        suggestions=(f"look at clock, power and memory errors of the GPUs of {workers_named(evidence.workers, worst)}, "
-                     "and at what else runs on their hosts; or replace them",),
+        suggestions=(f"check clocks, power and memory errors of the GPUs of {workers_named(evidence.workers, worst)}, "
+                     "and what else runs on their hosts; or replace them",),
     )  # fmt: skip
 
 

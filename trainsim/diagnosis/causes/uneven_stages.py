@@ -39,7 +39,11 @@ def uneven_stages(evidence: Evidence) -> FoundCause | None:
         sentence=f"the stages are uneven: a microbatch takes {format_time(both[slowest])} forward and backward on "
         f"{stages_named([slowest], last)}, {slower(both[slowest] / usual)} as long as on the others "
         f"({format_time(usual)} on average)"
-        + (", the same in every replica" if not alone else ", or its GPU is slow: with one replica both look alike"),
+        + (
+            ", the same in every replica"
+            if not alone
+            else ", or its GPU is slow: with one replica the two look the same"
+        ),
         suggestions=(_moving(evidence, slowest, usual),),
     )
 

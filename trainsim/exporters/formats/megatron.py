@@ -80,7 +80,7 @@ def _pipeline(writer: Writer) -> None:
         stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1]}L"
         writer.write("pipeline-model-parallel-layout", "|".join(stages), "pipeline.layout", "pipeline.chunks")
     else:
-        writer.leave("pipeline.layout", f"{shorten(layout)} is no list of layers")
+        writer.leave("pipeline.layout", f"{shorten(layout)} is not a list of layers")
 
 
 def _batches(writer: Writer) -> None:

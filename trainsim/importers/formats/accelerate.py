@@ -59,7 +59,7 @@ def _machine(reader: Reader, kind: str) -> None:
     if machines and machines > 1:
         reader.say("cluster.nodes", machines, "num_machines")
         if gpus and gpus > 0 and gpus % machines:
-            raise reader.fail("num_processes", f"{gpus} processes do not divide by num_machines={machines}")
+            raise reader.fail("num_processes", f"{gpus} processes are not divisible by num_machines={machines}")
     elif machines:
         reader.ignore("num_machines", "one: a part of a node, or all of it")
 

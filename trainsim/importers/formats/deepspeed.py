@@ -79,7 +79,7 @@ def _precision(reader: Reader, stage: int) -> str:
     sixteen = [name for name in ("bf16", "bfloat16", "fp16") if reader.flag(f"{name}.enabled", besides=AUTO)]
     on = [name for name in sixteen if reader.raw(f"{name}.enabled") != "auto"]
     if len(on) > 1:
-        raise reader.fail(f"{on[1]}.enabled", f"{on[0]}.enabled is true as well; DeepSpeed wants one of them")
+        raise reader.fail(f"{on[1]}.enabled", f"{on[0]}.enabled is true as well; DeepSpeed allows only one of them")
     for name in set(sixteen) - set(on):
         reader.leave_open(f"{name}.enabled", "training.precision", "the Trainer's arguments bf16 and fp16 decide")
     precision = _on(reader, on[0]) if on else ""

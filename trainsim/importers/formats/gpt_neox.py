@@ -116,7 +116,7 @@ def _zero(reader: Reader, pp: int) -> None:
         reader.assume("sharding.strategy", "ddp", f"{WHOSE}: ZeRO is off")
         return
     if stage > 3:
-        raise reader.fail(key, f"{stage} is no stage of ZeRO; 0 to 3 are")
+        raise reader.fail(key, f"{stage} is not a ZeRO stage; 0 to 3 are")
     if stage > 1 and pp > 1:
         raise reader.fail(key, f"ZeRO-{stage} does not go with a pipeline of {pp} stages in DeepSpeed; 0 or 1 would")
     reader.say("sharding.strategy", "ddp" if stage == 0 else f"zero{stage}", key)

@@ -31,7 +31,7 @@ KEYS: tuple[Key, ...] = (
     read("moe_expert_interval", "model.moe.every"),
     read("moe_expert_parallel_size", "parallel.ep"),
     read("model_parallel_size", "parallel.tp"),
-    read("pipe_parallel_size", "parallel.pp; 0 and 1 are no pipeline"),
+    read("pipe_parallel_size", "parallel.pp; 0 and 1 mean no pipeline"),
     read("context_parallel_size", "parallel.cp"),
     read("sequence_parallel", "parallel.sequence_parallel"),
     read("global_num_gpus", "cluster.gpus"),

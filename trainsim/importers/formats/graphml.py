@@ -78,14 +78,14 @@ def _value(book: Notebook, element: Element, kind: str) -> Any:
     text = element.text
     if kind == "boolean":
         if text.lower() not in ("true", "false", "0", "1"):
-            raise book.fail(f"{shorten(text)} is no boolean", element.line)
+            raise book.fail(f"{shorten(text)} is not a boolean", element.line)
         return text.lower() in ("true", "1")
     if kind not in NUMBERS:
         return text
     try:
         return NUMBERS[kind](text)
     except (ValueError, OverflowError):
-        raise book.fail(f"{shorten(text)} is no {kind}", element.line) from None
+        raise book.fail(f"{shorten(text)} is not a {kind}", element.line) from None
 
 
 def _tag(element: Element) -> str:

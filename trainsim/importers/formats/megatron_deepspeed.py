@@ -54,7 +54,7 @@ def stage(args: Arguments, low: str) -> None:
     if number is None and elsewhere:
         return
     if number not in (None, 0, 1, 2, 3):
-        raise args.fail(args.key("zero-stage"), f"{number} is no stage of ZeRO; 0, 1, 2 and 3 are")
+        raise args.fail(args.key("zero-stage"), f"{number} is not a ZeRO stage; 0, 1, 2 and 3 are")
     sources = args.given("zero-stage")
     strategy = STAGES[1 if number is None else number]
     if strategy == "ddp" and low == "bf16":

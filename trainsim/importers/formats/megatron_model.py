@@ -219,7 +219,7 @@ def _pattern(args: Arguments, name: str, layers: int | None) -> int | list[int] 
         try:
             found = evaluate(text.strip("\"' "), style="python")
         except NoSum as reason:
-            raise args.fail(key, f"{text} is no number and no list of 0 and 1: {reason}") from None
+            raise args.fail(key, f"{text} is neither a number nor a list of 0 and 1: {reason}") from None
     if isinstance(found, int) and found >= 1:
         return found
     if not isinstance(found, list) or not all(item in (0, 1) and not isinstance(item, list) for item in found):

@@ -113,7 +113,7 @@ def _chunks_of(args: Arguments, pp: int, by_layers: int, layers: int) -> int:
     if counted % (pp * by_layers):
         works = [n for n in range(1, counted // pp + 1) if counted % (pp * n) == 0]
         way = f"{' or '.join(map(str, works))} would" if works else "no number would"
-        raise args.fail(key, f"{counted} layers do not divide by pp {pp} x {by_layers} layers per virtual stage; {way}")
+        raise args.fail(key, f"{counted} layers are not divisible by pp {pp} x {by_layers} per virtual stage; {way}")
     return counted // (pp * by_layers)
 
 
@@ -131,9 +131,9 @@ def _laid_out(args: Arguments, pp: int, text: str) -> int:
             raise args.fail(key, "the layout has too many layers")
     stages = plain.split("|")
     if not re.fullmatch(r"[EtmL|]+", plain) or plain.count("E") != 1 or plain.count("L") != 1:
-        raise args.fail(key, f"{text} is no layout: E, t, m and L between |, such as Et*2|(tt|)*5t|tmL")
+        raise args.fail(key, f"{text} is not a layout: E, t, m and L between |, such as Et*2|(tt|)*5t|tmL")
     if len(stages) % pp:
-        raise args.fail(key, f"{len(stages)} stages do not divide by pp {pp}")
+        raise args.fail(key, f"{len(stages)} stages are not divisible by pp {pp}")
     if "E" not in stages[0] or "L" not in stages[-1]:
         raise args.fail(key, "embedding or loss stand in another than the first or last stage, which is not simulated")
     if any("m" in stage for stage in stages[:-1]):
@@ -156,7 +156,7 @@ def _shares(args: Arguments, pp: int, chunks: int, layers: int | None) -> None:
         each, rest = divmod(layers + sum(ends), pp * chunks)
         if rest:
             what = f"{layers} layers + {sum(ends)}"
-            raise args.fail(args.key(names[0]), f"{what} do not divide by {pp * chunks} stages")
+            raise args.fail(args.key(names[0]), f"{what} are not divisible by {pp * chunks} stages")
         layout = [each] * (pp * chunks)
         layout[0] -= ends[0]
         layout[-1] -= ends[1]
@@ -165,7 +165,7 @@ def _shares(args: Arguments, pp: int, chunks: int, layers: int | None) -> None:
         _ends(args, pp, chunks, layers)
     elif alone and pp > 1:
         if layers % (pp - 1):
-            raise args.fail(args.key("standalone-embedding-stage"), f"{layers} layers do not divide by pp {pp} - 1")
+            raise args.fail(args.key("standalone-embedding-stage"), f"{layers} layers are not divisible by pp {pp} - 1")
         args.say("pipeline.layout", [0, *[layers // (pp - 1)] * (pp - 1)], *args.given("standalone-embedding-stage"))
     elif method:
         _partitioned(args, pp, layers, method)
@@ -256,7 +256,7 @@ def check_groups(args: Arguments, degrees: Degrees, gpus: int | None) -> None:
     count = whole // (each * (gpus // stages))
     group = args.count("microbatch-group-size-per-virtual-pipeline-stage") or degrees.pp
     if 0 < count % group < degrees.pp:
-        words = f"{count} micro-batches of a replica are no multiple of {group}, so Megatron-LM refuses to interleave"
+        words = f"{count} micro-batches per replica are not a multiple of {group}, so Megatron-LM cannot interleave"
         args.warn(args.key("global-batch-size"), words)
 
 

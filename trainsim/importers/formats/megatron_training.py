@@ -231,7 +231,7 @@ def _kernels(args: Arguments, degrees: Degrees) -> None:
         if degrees.tp > 1 and args.on("sequence-parallel"):
             args.say("training.tp_overlap", "userbuffers", *args.given("tp-comm-overlap"))
         else:
-            reason = "Megatron-LM wants --sequence-parallel with it" if degrees.tp > 1 else "tp is 1"
+            reason = "Megatron-LM requires --sequence-parallel with it" if degrees.tp > 1 else "tp is 1"
             args.ignore(args.key("tp-comm-overlap"), f"without effect: {reason}")
     impl = args.name("cuda-graph-impl")
     graphs = args.given("enable-cuda-graph", "external-cuda-graph", "cuda-graph-impl")

@@ -75,7 +75,7 @@ def _way(book: Notebook, graph: Element) -> NcclChannels:
 def _device(book: Notebook, element: Element, what: str) -> int:
     value = number(element.get("dev"), 0, MOST_GPUS)
     if value is None:
-        raise book.fail(f"{what} dev={shorten(element.get('dev'))} is no number", element.line)
+        raise book.fail(f"{what} dev={shorten(element.get('dev'))} is not a number", element.line)
     return value
 
 

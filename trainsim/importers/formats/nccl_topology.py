@@ -29,7 +29,7 @@ def load(source: Source) -> Findings:
     book = Notebook(source)
     root = read_xml(source.text, file=source.shown)
     if root.tag != "system":
-        raise book.fail(f"<{root.tag}> is no topology of NCCL, whose outermost element is <system>", root.line)
+        raise book.fail(f"<{root.tag}> is not a topology of NCCL, whose outermost element is <system>", root.line)
     machine = machine_of(book, root)
     _gpu(book, machine)
     wires = [*machine.wires, *sockets(machine)]

@@ -93,7 +93,7 @@ def _strategy(reader: Reader) -> None:
     stage = reader.whole("zero_state", low=0)
     if stage is not None:
         if stage > 3:
-            raise reader.fail("zero_state", f"{stage} is no stage of ZeRO; 0 to 3 are")
+            raise reader.fail("zero_state", f"{stage} is not a ZeRO stage; 0 to 3 are")
         reader.say("sharding.strategy", "ddp" if stage == 0 else f"zero{stage}", "zero_state")
     if reader.flag("enable_dropout") is not None:
         reader.say("model.dropout", reader.flag("enable_dropout"), "enable_dropout")

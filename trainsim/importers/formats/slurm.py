@@ -70,7 +70,7 @@ def _rows(book: Notebook, text: str) -> Iterator[ConfLine]:
             continue
         words = {match[1].lower(): match[2] for match in WORD.finditer(whole)}
         if rest := WORD.sub("", whole).strip():
-            raise book.fail(f"{shorten(rest)} is no word such as SwitchName=s1 or Nodes=n[1-8]", start)
+            raise book.fail(f"{shorten(rest)} is not a word such as SwitchName=s1 or Nodes=n[1-8]", start)
         for name in words:
             if name not in KNOWN:
                 book.warn(name, "this word is not known, so nothing follows from it", start)

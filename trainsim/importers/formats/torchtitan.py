@@ -123,7 +123,7 @@ def _batches(reader: Reader, degrees: TitanDegrees, chunks: int) -> None:
             reader.assume("training.gradient_accumulation", count, f"{WHOSE}: one local batch of each replica")
         return
     if whole == 0:
-        raise reader.fail("training.global_batch_size", "0 is no batch; -1 means one local batch of each replica")
+        raise reader.fail("training.global_batch_size", "0 is not a batch; -1 means one local batch of each replica")
     reader.say("training.global_batch", whole, "training.global_batch_size")
     if degrees.pp > 1 and (degrees.dp is None or whole != (local or 8) * degrees.dp):
         words = (

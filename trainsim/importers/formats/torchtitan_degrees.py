@@ -94,7 +94,7 @@ def _replicas(reader: Reader) -> tuple[int, int | None]:
         key = named(reader, "data_parallel_degree")  # of 2024: shards of one group
     shard = reader.whole(key, low=-1)
     if shard == 0:
-        raise reader.fail(key, "0 is no degree; -1 means whatever ranks are left")
+        raise reader.fail(key, "0 is not a degree; -1 means whatever ranks are left")
     if shard in (None, -1):
         if shard:
             reader.use(key, "parallel.dp follows from the number of GPUs")
@@ -185,7 +185,7 @@ def _even(reader: Reader, key: str, stages: int, whole: int, ends: list[int]) ->
 
 def _check_stages(reader: Reader, key: str, stages: int, pp: int) -> None:
     if stages % pp:
-        raise reader.fail(key, f"{stages} stages do not divide by pipeline_parallel_degree = {pp}")
+        raise reader.fail(key, f"{stages} stages are not divisible by pipeline_parallel_degree = {pp}")
 
 
 def _layers_in(reader: Reader, key: str, part: Any) -> int:

@@ -102,7 +102,7 @@ def _cables(book: Notebook, laid: _Laid) -> dict[str, dict[tuple[str, str, Physi
     for (a, b), edge in laid.graph.edges.items():
         here, there = laid.places.get(a), laid.places.get(b)
         if here is None or there is None:
-            raise book.fail(f"edge {shorten(a)} - {shorten(b)}: one of them is no node of the graph")
+            raise book.fail(f"edge {shorten(a)} - {shorten(b)}: one of them is not a node of the graph")
         if here.node is None or there.node is None:
             continue
         if here.node != there.node:
@@ -125,7 +125,7 @@ def _attributes(book: Notebook, graph: MachineGraph) -> set[str]:
         if value is None or (key == "gpus_per_node" or key == "nodes"):
             continue
         if key == "gpu" and value not in GPUS.names():
-            book.leave_open("gpu", f"{shorten(value)} is no GPU of the catalogue: --set cluster.gpu=NAME or a file")
+            book.leave_open("gpu", f"{shorten(value)} is not a GPU of the catalogue: --set cluster.gpu=NAME or a file")
         elif key in PLAIN or (rest and section in SECTIONS):
             where = f"node.{key}" if section == "complexes" else key
             book.say(where, value, key)

@@ -55,17 +55,17 @@ def _pieces(part: str, whole: str) -> Iterator[tuple[bool, str]]:
     """(Whether it stands in brackets, the text) of each piece."""
     rest = part
     if not rest:
-        raise ScenarioError(f"{shorten(whole)} is no list of hosts: a name is missing beside a comma")
+        raise ScenarioError(f"{shorten(whole)} is not a list of hosts: a name is missing beside a comma")
     while rest:
         before, bracket, rest = rest.partition("[")
         if "]" in before:
-            raise ScenarioError(f"{shorten(whole)} is no list of hosts: a ] without a [")
+            raise ScenarioError(f"{shorten(whole)} is not a list of hosts: a ] without a [")
         if before:
             yield False, before
         if bracket:
             inside, closed, rest = rest.partition("]")
             if not closed or not inside:
-                raise ScenarioError(f"{shorten(whole)} is no list of hosts: write name[1-8] or name[1,3,5]")
+                raise ScenarioError(f"{shorten(whole)} is not a list of hosts: write name[1-8] or name[1,3,5]")
             yield True, inside
 
 
@@ -75,7 +75,7 @@ def _numbers(inside: str, whole: str) -> Iterator[str]:
         first, dash, last = span.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and len(first) < 10 and len(last) < 10):
-            raise ScenarioError(f"{shorten(whole)}: {shorten(span)} is no number and no range such as 001-064")
+            raise ScenarioError(f"{shorten(whole)}: {shorten(span)} is neither a number nor a range such as 001-064")
         low, high = int(first), int(last)
         if high < low or high - low >= MOST_HOSTS:
             way = "counts down" if high < low else f"names more than {MOST_HOSTS} hosts"

@@ -65,7 +65,7 @@ def read_matrix(book: Notebook, lines: Sequence[str], start: int, cells: re.Patt
         found = row[1 : 1 + count]
         if wrong := next((word for word in found if not cells.fullmatch(word)), None):
             known = ", ".join(re.sub(r"\\d\{.*?\}", "#", cells.pattern).split("|"))
-            message = f"{shorten(wrong)} in the row of {row[0]} is no word of the matrix; glued or cut?"
+            message = f"{shorten(wrong)} in the row of {row[0]} is not a word of the matrix; is the file complete?"
             raise book.fail(f"{message} It can be {known}", number + 1)
         if len(found) < count:
             raise book.fail(f"the row of {row[0]} has {len(found)} words for {count} columns; was it cut?", number + 1)

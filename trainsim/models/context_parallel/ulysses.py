@@ -82,7 +82,7 @@ def heads_complaints(kind: LayerKind, shape: Shape, ranks: int, key: str) -> Ite
     if heads % ranks:
         works = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0 and shape.cp % n == 0)
         whose = f"{heads} heads of a rank" if shape.tp > 1 else f"{heads} heads"
-        reason = f"{whose} do not divide by {name}={ranks}; {works or 1} would work, or context_parallel: ring"
+        reason = f"{whose} are not divisible by {name}={ranks}; {works or 1} would work, or context_parallel: ring"
         yield key, reason
     elif kv_heads % ranks and ranks % kv_heads:
         reason = f"{kv_heads} key-value heads of a rank neither divide by {name}={ranks} nor divide it"

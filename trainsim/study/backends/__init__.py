@@ -53,7 +53,7 @@ def backend_of(name: str, workers: int | None) -> Elsewhere:
     ['dask', 'processes', 'ray', 'serial']
     """
     if not isinstance(name, str):
-        raise ScenarioError(f"backend={name!r}: wants a name, such as 'processes', or dask://host:port")
+        raise ScenarioError(f"backend={name!r}: expected a name, such as 'processes', or dask://host:port")
     kind, _, address = name.partition("://")
     return Elsewhere(backends.canonical(kind), address, workers)
 

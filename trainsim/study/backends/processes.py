@@ -55,7 +55,7 @@ def as_they_come(function: Callable[[A], T], arguments: Sequence[A], workers: in
             for future in done:
                 yield future.result()
     except opened.deaths as error:
-        raise ProcessDied("a process died while it worked; out of memory? --workers 1 wants the least of it") from error
+        raise ProcessDied("a worker process died; out of memory? --workers 1 needs the least") from error
     finally:
         if flying:
             opened.stop()

@@ -64,14 +64,14 @@ class Design:
 def checked_path(path: object) -> str:
     """*path* as that of an axis. Raises ScenarioError for what is none."""
     if not isinstance(path, str) or not path.strip():
-        raise ScenarioError(f"{path!r} is no path; a path is words with dots, such as 'parallel.tp'")
+        raise ScenarioError(f"{path!r} is not a path; a path is words joined by dots, such as 'parallel.tp'")
     return path
 
 
 def list_of(path: str, values: object) -> tuple[Any, ...]:
-    """*values* as those that an axis takes. Raises ScenarioError for what is no list of one or more."""
+    """*values* as those that an axis takes. Raises ScenarioError for what is not a list of one or more."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     if isinstance(values, str) or not isinstance(values, Sequence | range) or not len(values):
-        raise ScenarioError(f"{path}: wants a list of values to try, not {values!r}")
+        raise ScenarioError(f"{path}: expected a list of values to try, not {values!r}")
     return tuple(values)

@@ -61,14 +61,14 @@ class Expression:
     def read(cls, text: str) -> Expression:
         """The expression that *text* is. Raises ScenarioError that names what it cannot have."""
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
-            raise ScenarioError(f"where {shorten(text)}: wants a condition such as 'parallel.tp * parallel.pp <= 64'")
+            raise ScenarioError(f"where {shorten(text)}: expected a condition such as 'parallel.tp * parallel.pp <= 8'")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
             _check(tree, text)
             paths = tuple(dict.fromkeys(_paths(tree)))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
             why = getattr(fault, "msg", None) or "cannot be read"
-            raise ScenarioError(f"where {text!r}: {why}; wants a condition such as 'parallel.tp <= 8'") from None
+            raise ScenarioError(f"where {text!r}: {why}; expected a condition such as 'parallel.tp <= 8'") from None
         return cls(text, tree, paths)
 
     def value(self, find: Find) -> Any:
@@ -173,7 +173,7 @@ def _arithmetic(op: ast.operator, left: float, right: float) -> float:
         raise ValueError(f"{shorten(left)} ** {shorten(right)} is too large; exponents go to {LARGEST}")
     value = ARITHMETIC[type(op)](left, right)
     if isinstance(value, complex):
-        raise ValueError(f"{shorten(left)} ** {shorten(right)} is no real number")
+        raise ValueError(f"{shorten(left)} ** {shorten(right)} is not a real number")
     if isinstance(value, float) and not isfinite(value):
         raise ValueError("a number is too large")
     return float(value) if isinstance(value, float) else int(value)
@@ -181,5 +181,5 @@ def _arithmetic(op: ast.operator, left: float, right: float) -> float:
 
 def _number(value: Any) -> float:
     if not isinstance(value, int | float):
-        raise TypeError(f"{shorten(value)} is no number")
+        raise TypeError(f"{shorten(value)} is not a number")
     return value

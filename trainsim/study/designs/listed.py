@@ -20,7 +20,7 @@ KINDS = (".csv", ".yaml", ".yml", ".json")
 def listed(points: Iterable[Mapping[str, Any]]) -> Design:
     """The *points* as they are; what a point leaves out stays as the scenario has it.
 
-    Raises ScenarioError for what is no list of mappings from paths to values, or for an empty one.
+    Raises ScenarioError for what is not a list of mappings from paths to values, or for an empty one.
 
     >>> listed([{"parallel.tp": 2}, {"parallel.tp": 4, "training.recompute": "full"}]).axes
     ('parallel.tp', 'training.recompute')
@@ -28,10 +28,10 @@ def listed(points: Iterable[Mapping[str, Any]]) -> Design:
     several = list(points) if isinstance(points, Iterable) and not isinstance(points, str | Mapping) else [points]
     for number, point in enumerate(several, 1):
         if not isinstance(point, Mapping):
-            raise ScenarioError(f"point {number} is {point!r}; wants a mapping such as {{'parallel.tp': 2}}")
+            raise ScenarioError(f"point {number} is {point!r}; expected a mapping such as {{'parallel.tp': 2}}")
     axes = tuple(dict.fromkeys(checked_path(path) for point in several for path in point))
     if not axes:
-        raise ScenarioError("there are no points; wants one or more, each a mapping such as {'parallel.tp': 2}")
+        raise ScenarioError("there are no points; expected one or more, each a mapping such as {'parallel.tp': 2}")
     return Design((DesignPart(axes=axes, points=tuple(dict(point) for point in several)),))
 
 
@@ -75,7 +75,7 @@ def _list(file: Path) -> Any:
     except UNREADABLE as fault:
         raise ScenarioError(f"{file}: not valid YAML: {' '.join(str(fault).split())}") from None
     if not isinstance(values, list):
-        raise ScenarioError(f"{file}: holds no list; wants a list of mappings, such as - {{parallel.tp: 2}}")
+        raise ScenarioError(f"{file}: holds no list; expected a list of mappings, such as - {{parallel.tp: 2}}")
     _bounded(values, [MOST_VALUES], 0)
     return values
 

@@ -55,7 +55,7 @@ def read_range(path: str, text: str) -> SampledRange:
     """
     match = _RANGE.fullmatch(text)
     if not match:
-        raise ScenarioError(f"{path}={text}: wants a range such as 1..16 or 1e-6..1e-3 log, or values with commas")
+        raise ScenarioError(f"{path}={text}: expected a range such as 1..16 or 1e-6..1e-3 log, or values with commas")
     whole = all(re.fullmatch(r"[+-]?\d+", end) for end in match.group(1, 2))
     low, high = float(match[1]), float(match[2])
     if not (isfinite(low) and isfinite(high)) or max(abs(low), abs(high)) > 1e15 * (1 if whole else 1e285):
@@ -63,7 +63,7 @@ def read_range(path: str, text: str) -> SampledRange:
     if high < low:
         raise ScenarioError(f"{path}={text}: ends below its start; write {match[2]}..{match[1]}")
     if match[4] and low <= 0:
-        raise ScenarioError(f"{path}={text}: log wants a range above 0")
+        raise ScenarioError(f"{path}={text}: log needs a range above 0")
     return SampledRange(
         low=int(match[1]) if whole else low,
         high=int(match[2]) if whole else high,
@@ -85,7 +85,7 @@ def samples(ranges: Mapping[str, str | Sequence[Any]], count: int = 32, *, seed:
     """
     for name, number, least in (("samples", count, 1), ("seed", seed, 0)):
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MOST:
-            raise ScenarioError(f"{name}={number!r}: wants a whole number from {least} to {MOST:,}")
+            raise ScenarioError(f"{name}={number!r}: expected a whole number from {least} to {MOST:,}")
     if not isinstance(ranges, Mapping) or not ranges:
         raise ScenarioError(
             f"samples want a mapping from paths to ranges, such as {{'parallel.tp': '1..8'}}: {ranges!r}"

@@ -130,7 +130,7 @@ def _known(expression: Expression, base: Scenario, axes: set[str]) -> Expression
             _ = path in axes or values[path]
         except KeyError:
             near = " or ".join(map(repr, suggestions(path, values.known()))) or "one such as 'parallel.tp'"
-            raise ScenarioError(f"where {expression.text!r}: {path} is no field here; did you mean {near}?") from None
+            raise ScenarioError(f"where {expression.text!r}: {path} is not a field; did you mean {near}?") from None
         except TrainsimError:
             continue  # the scenario as it is cannot run; its points may
     return expression

@@ -72,7 +72,7 @@ def _check_free(path: str, axes: Sequence[str]) -> None:
 def _read(scenario: Scenario, path: str, value: Any, axes: Sequence[str]) -> Any:
     read = value_at(scenario.replace({path: value}).spec.model_dump(), key_of(path))
     if path in axes and read is None and path not in EMPTY:
-        raise ScenarioError(f"{path} = null: an axis of a plan wants values; leave it out for the usual ones")
+        raise ScenarioError(f"{path} = null: an axis of a plan needs values; leave it out for the default ones")
     return read if isinstance(read, int) else value
 
 

@@ -26,7 +26,7 @@ def plan_chart(plan: DataFrame) -> Figure:
     """A bar for each row of a table that ``ts.plan`` gave, with the scenario as it is below them; beside it the memory
     of a GPU. Raises ScenarioError for another table."""
     if missing := [column for column in COLUMNS if column not in plan.columns]:
-        raise ScenarioError(f"the table has no column {missing[0]!r}; wants one that ts.plan gave, its columns kept")
+        raise ScenarioError(f"the table has no column {missing[0]!r}; expected the table of ts.plan with all columns")
     rows: list[Row] = [{str(key): value for key, value in row.items()} for row in plan.to_dict("records")]
     now = plan.attrs.get("now")
     if now and now["layout"] not in [row["layout"] for row in rows]:

@@ -81,7 +81,7 @@ def plan_for(scenario: Scenario, question: Question) -> Plan:
     """The same as a value that also draws and prints itself; without choices where nothing fits."""
     objective, top, runner = objectives[question.objective], question.top, question.runner
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-        raise ScenarioError(f"top={top}: wants how many layouts to list, 1 or more")
+        raise ScenarioError(f"top={top}: expected how many layouts to list, 1 or more")
     base, assumed = with_batch(scenario)
     coarse = base.replace({"simulation.detail": "block", "simulation.steps": 1})
     job, wrong = any_job(coarse)

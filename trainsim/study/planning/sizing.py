@@ -91,11 +91,11 @@ def size_for(scenario: Scenario, question: Question, *, days: float, most: int) 
     if scenario.spec.training.tokens is None:
         raise ScenarioError("days are those of a whole training; add its tokens, such as --tokens 15T")
     if not 0 < days < float("inf"):
-        raise InvalidPlan(f"days={days}: wants a number above 0")
+        raise InvalidPlan(f"days={days}: expected a number above 0")
     base, _ = with_batch(scenario)
     each = any_job(base)[0].cluster.gpus_per_node
     if isinstance(most, bool) or not isinstance(most, int) or most < each:
-        raise InvalidPlan(f"max_gpus={most}: wants {each} or more, for a node has {each}")
+        raise InvalidPlan(f"max_gpus={most}: expected {each} or more, for a node has {each}")
     if most > MOST_RANKS:
         raise InvalidPlan(f"max_gpus={most}: machines have {MOST_RANKS} GPUs at most here")
     looked = _Looking(base, replace(question, top=1), each=each, most=most // each)

@@ -24,12 +24,12 @@ def store_at(path: str | Path | AnswerStore) -> AnswerStore:
     ['parquet', 'sqlite']
     >>> store_at(3)
     Traceback (most recent call last):
-    trainsim.study.store.StoreError: store=3: wants the path of a file, such as sweep.sqlite, or of a folder: answers/
+    trainsim.study.store.StoreError: store=3: expected the path of a file (sweep.sqlite) or of a folder (answers/)
     """
     if isinstance(path, AnswerStore):
         return path
     if not isinstance(path, str | Path) or not str(path):
-        raise StoreError(f"store={path!r}: wants the path of a file, such as sweep.sqlite, or of a folder: answers/")
+        raise StoreError(f"store={path!r}: expected the path of a file (sweep.sqlite) or of a folder (answers/)")
     kind = next(kind for kind in store_kinds.values() if kind.fits(str(path)))
     if not Path(path).absolute().parent.is_dir():
         raise StoreError(f"store {path}: there is no folder {Path(path).parent}; make it first")

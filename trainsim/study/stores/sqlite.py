@@ -125,7 +125,7 @@ class SqliteStore(AnswerStore):
 
 
 REASONS = {
-    "SQLITE_NOTADB": "is no database of SQLite; name another file",
+    "SQLITE_NOTADB": "is not an SQLite database; choose another file",
     "SQLITE_CORRUPT": "is damaged; save what can be with `sqlite3 FILE .recover`, or name another file",
     "SQLITE_FULL": f"the disk is full; make room: {KEPT}",
     "SQLITE_IOERR": f"the disk refused to read or write; is it full, or a limit on the size of files reached? {KEPT}",
