@@ -133,7 +133,7 @@ def test_wrong_results_and_other_gpus_are_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "line", "says"),
     [
-        ("nrank", "8", "nobody reads the column 'nrank'; is 'nranks' meant?"),
+        ("nrank", "8", "unknown column 'nrank'; is 'nranks' meant?"),
         ("nranks,node", "16,2", "is 'nodes' meant?"),
         ("nranks,algo", "8,banana", "x.csv:2: algo = 'banana' is not a known algorithm"),
     ],

@@ -188,7 +188,7 @@ def test_no_product_becomes_faster_than_the_datasheet(tmp_path: Path) -> None:
         (None, {}, "files=None: expected the path"),
         (b"x", {}, "files=b'x': expected the path"),
         ({"a": 1}, {}, "files={'a': 1}: expected the path"),
-        ([3], {}, r"files=\[3\]: wants .* and 3 is none"),
+        ([3], {}, r"files=\[3\]: expected .* and 3 is none"),
         ("x", {"base": 3}, "base=3: expected the name"),
         ("x", {"base": ["dgx_a100", 3]}, "and 3 is none"),
         ("x", {"scenario": 3}, "scenario=3: expected a Scenario"),

@@ -65,7 +65,7 @@ def test_the_cause_of_public_jobs_is_named() -> None:
     uneven, slow = found("ST"), found("AR-6-steps")
     assert (uneven.found[0].kind, slow.found[0].kind) == ("uneven stages", "slow worker")
     assert "stage 3, the last" in uneven.cause
-    assert "Dp rank 0, stage 0 is slow" in slow.cause
+    assert "DP rank 0, stage 0 is slow" in slow.cause
     assert [score[:3] for score in slow.worst_workers] == [(0, 0, 0)]
 
 
@@ -184,7 +184,7 @@ def garbage(row: Row) -> float:
     [
         (slow_worker, "slow worker", r"DP rank 1, stage 2 is slow: passes take 1\.5 times .*forward 1\.5\d s"),
         (uneven, "uneven stages", r"uneven: .* on stage 3, the last, 1\.5 times as long"),
-        (lengths, "sequence lengths", r"differ in length.* slow forward and backward \(correlation 1"),
+        (lengths, "sequence lengths", r"differ in cost.* slow forward and backward \(correlation 1"),
         (slow_link, "slow network", r"forward-pp-comm between 2 workers \(DP rank 1, stage 1; DP rank 1, stage 2\)"),
         (pauses, "passing slowness", r"mostly forwards, which Python launches"),
     ],

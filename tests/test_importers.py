@@ -177,7 +177,7 @@ def test_what_a_tool_assumes_yields_to_what_another_file_says() -> None:
 
 
 def test_an_incomplete_scenario_says_what_is_missing() -> None:
-    with pytest.raises(ScenarioError, match=r"nothing says what cluster.topology is: add --set cluster.topology=NAME"):
+    with pytest.raises(ScenarioError, match=r"no file sets cluster.topology: add --set cluster.topology=NAME"):
         _ = combined([findings("a", model="llama-2-7b")]).complete
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_is_named_is_read_and_one_that_is_missing_is_told(tmp_path: 
     }
     (tmp_path / "acc.yaml").write_text(yaml.safe_dump(config))
     missing = import_config(tmp_path / "acc.yaml")
-    assert any("z.json, which is not there" in r.words for r in missing.warnings)
+    assert any("z.json, which does not exist" in r.words for r in missing.warnings)
     (tmp_path / "z.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
     assert import_config(tmp_path / "acc.yaml").scenario["sharding"]["strategy"] == "zero2"
 
@@ -133,8 +133,8 @@ def test_names_of_the_hub_are_models_of_the_catalogue() -> None:
 def test_a_model_that_nobody_knows_needs_its_config(config: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(config))
     result = import_config(tmp_path / "own.yaml")
-    assert any("new-3b/config.json, which is not there" in r.words for r in result.warnings)
-    with pytest.raises(TrainsimError, match="nothing says what model is"):
+    assert any("new-3b/config.json, which does not exist" in r.words for r in result.warnings)
+    with pytest.raises(TrainsimError, match="no file sets model"):
         _ = result.complete
     sizes = '{"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,'
     (tmp_path / "config.json").write_text(sizes + ' "intermediate_size": 512, "vocab_size": 1000}')

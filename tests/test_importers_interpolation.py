@@ -59,16 +59,16 @@ def test_a_section_of_variables_is_looked_into_last() -> None:
     ("text", "reason"),
     [
         ("{x: '${a}'}", "nothing is called a"),
-        ("{x: '${x}'}", "leads to itself"),
-        ("{x: '${a}', a: '${x}'}", "leads to itself"),
+        ("{x: '${x}'}", "refers to itself"),
+        ("{x: '${a}', a: '${x}'}", "refers to itself"),
         ("{x: '${oc.env:HOME}'}", "environment variable"),
-        ("{x: '${now:%Y}'}", "resolver now is not known"),
-        ("{x: '${multiply:a,b}'}", "no number"),
+        ("{x: '${now:%Y}'}", "unknown resolver now"),
+        ("{x: '${multiply:a,b}'}", "not a number"),
         ("{x: '${divide:1,0}'}", "division by zero"),
         ("{x: '${a'}", "not closed"),
         ("{x: '${....a}'}", "above the root"),
         ("{x: '???'}", "has to be given"),
-        ("{a: [1], x: 'of ${a}'}", "section inside a text"),
+        ("{a: [1], x: 'of ${a}'}", "section inside a string"),
     ],
 )
 def test_what_is_not_known_is_told_and_null(text: str, reason: str) -> None:

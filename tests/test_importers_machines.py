@@ -175,7 +175,7 @@ def test_leaves_of_unequal_size_are_told(sizes: tuple[int, ...], expected: int |
         ("x.xml", "<system><cpu numaid='0'><pci busid='1'/></cpu></system>", "PCI devices without class"),
         ("x.xml", "<graphs/>", "no <graph> in a <graphs>"),
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "no row for GPU1; the matrix was cut"),
-        ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNODENODE\nGPU1\tNODE\t X \n", "glued or cut"),
+        ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNODENODE\nGPU1\tNODE\t X \n", "is the file complete"),
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV2\t X \n", "GPU0 says NV1 of GPU1, which says NV2"),
         ("x.txt", "\tGPU0\tGPU1\nGPU0\t X \tFOO\nGPU1\tFOO\t X\n", "x.txt:2: 'FOO' in the row .*X, NV#, PIX"),
         ("x.txt", "\tGPU0\nGPU0\t X \n\tGPU0\nGPU0\t X \n", "a second matrix"),
@@ -185,7 +185,7 @@ def test_leaves_of_unequal_size_are_told(sizes: tuple[int, ...], expected: int |
         ("topology.conf", "SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n", "themselves: a, b"),
         ("ib.txt", 'Switch 1 "S-1"\n[1] "H-2"[1] # "a mlx5_0" lid 1\n', "ib.txt:2: a port without its rate"),
         ("g.json", '{"nodes": [{"id": "a", "kind": "tpu"}], "edges": []}', "its kind is 'tpu'; it is one of gpu"),
-        ("g.json", '{"nodes": [{"id": "gpu0"}], "edges": [{"source": "gpu0", "target": "x"}]}', "no node of the graph"),
+        ("g.json", '{"nodes": [{"id": "gpu0"}], "edges": [{"source": "gpu0", "target": "x"}]}', "not a node of the graph"),
         ("g.graphml", "<graphml><graph/><graph/></graphml>", "holds 2 graphs"),
     ],
 )  # fmt: skip
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_refused_with_the_reason(name: str, text: str, me
 def test_nodes_of_a_graph_that_differ_are_refused_with_where() -> None:
     graph = json.loads((CASES / "node-link" / "own_network" / "cluster.json").read_text())
     graph["links"][0]["lanes"] = 6
-    with pytest.raises(ScenarioError, match=r"node 1 is not like node 0: see gpu0"):
+    with pytest.raises(ScenarioError, match=r"node 1 differs from node 0: see gpu0"):
         read(json.dumps(graph), "g.json")
 
 

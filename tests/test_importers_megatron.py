@@ -125,7 +125,7 @@ def test_interleaving_wants_micro_batches_that_divide_by_the_stages(batch: int, 
     arguments = f"{BASE} --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 2"
     text = f"torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py {arguments} --global-batch-size {batch}\n"
     words = warned(import_sources([Source(shown="run.sh", text=text)])).get("--global-batch-size", "")
-    assert ("refuses to interleave" in words) == told
+    assert ("cannot interleave" in words) == told
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_file_of_another_kind_is_told_as_what_it_is(tmp_path, name: str) -> No
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ScenarioError) as caught:
         import_config(tmp_path / name)
-    assert "no description of a job, but " in str(caught.value)
+    assert "not a description of a job but " in str(caught.value)
     assert what in str(caught.value)
 
 
@@ -54,5 +54,5 @@ def test_a_key_that_stands_twice_in_yaml_counts_once_and_is_told(tmp_path) -> No
     assert reader.whole("a.b") == 3
     reader.use("a.b", "x"), reader.use("c", "y")
     assert [(r.key, r.words) for r in reader.findings("test").warnings] == [
-        ("a", "stands twice, first in line 1; the last one counts")
+        ("a", "appears twice, first in line 1; the last one counts")
     ]

@@ -126,4 +126,4 @@ def test_a_section_of_nanotron_that_stands_twice_counts_as_the_last_says() -> No
     )
     imported = said(f"{NANOTRON}parallelism: {{dp: 2, tp: 1, pp: 1}}\n{text}")
     assert imported.scenario["model"]["moe"]["experts"] == 4
-    assert words_of(imported, "model.model_config.moe_config")[0].startswith("stands twice, first in line 8")
+    assert words_of(imported, "model.model_config.moe_config")[0].startswith("appears twice, first in line 8")

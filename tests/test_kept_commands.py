@@ -41,7 +41,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_run_tells_what_it_made_of_them(few: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("run", few, "--out", "out") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("in 4.127 bits each", "documents a step", "activation_offload cpu", "host memory"):
+    for words in ("in 4.127 bits each", "documents per step", "activation_offload cpu", "host memory"):
         assert words in shown
     result = json.loads(Path("out/result.json").read_text())
     assert result["scenario"]["training"]["recompute"] == {"mode": "full", "every": 2}

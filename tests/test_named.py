@@ -218,7 +218,7 @@ def test_whole_numbers_with_a_prefix() -> None:
     assert plain(training__global_batch="2k").resolve().training.global_batch == 2000
     assert plain(training__global_batch="2Ki").resolve().training.global_batch == 2048
     for wrong in ("2.5", "many", "1e-3", ""):
-        with pytest.raises(TrainsimError, match=r"training\.global_batch = .*wants a whole number, such as 2048"):
+        with pytest.raises(TrainsimError, match=r"training\.global_batch = .*expected a whole number, such as 2048"):
             plain(training__global_batch=wrong)
 
 

@@ -273,7 +273,7 @@ def test_a_strategy_of_another_software_is_told() -> None:
     base = {"parallel.pp": 1, "parallel.tp": 1, "sharding.strategy": "zero3"}
     for framework, told in (("megatron-core", True), ("deepspeed", False), ("neutral", False)):
         derived = scenario().replace({**base, "framework": framework}).resolved["derived"]
-        assert ("zero3 is that of deepspeed" in derived.get("framework", "")) == told
+        assert ("zero3 belongs to deepspeed" in derived.get("framework", "")) == told
 
 
 def test_one_group_of_all_replicas_is_told() -> None:

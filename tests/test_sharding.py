@@ -412,15 +412,15 @@ def test_a_second_copy_is_held_all_the_time() -> None:
 # what does not go together
 
 REFUSED: list[tuple[str, Mapping[str, Any], type[Exception], str]] = [
-    ("zero2", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
-    ("zero3", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
-    ("zeropp", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
-    ("mics", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed refuses it with pp=2"),
+    ("zero2", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed rejects it with pp=2"),
+    ("zero3", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed rejects it with pp=2"),
+    ("zeropp", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed rejects it with pp=2"),
+    ("mics", {"parallel__pp": 2}, InvalidPlan, "DeepSpeed rejects it with pp=2"),
     ("fsdp2", {"sharding__quantized_weights": True}, InvalidPlan, "fsdp does not use it; zero3, zeropp support it"),
     ("ddp", {"sharding__shard_size": 2}, InvalidPlan, "ddp does not use it"),
     ("hsdp", {"sharding__shard_size": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("mics", {"sharding__shard_size": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
-    ("mics", {"sharding__shard_size": 1}, InvalidPlan, "groups of one replica share nothing"),
+    ("mics", {"sharding__shard_size": 1}, InvalidPlan, "groups of one replica shard nothing"),
     ("hpZ", {"sharding__secondary_partition": 3}, InvalidPlan, "8 replicas do not divide into groups of 3"),
     ("zero1", {"sharding__instances": 3}, InvalidPlan, "8 replicas do not divide into 3 groups"),
     ("fsdp2", {"sharding__reshard_after_forward": 3}, InvalidPlan, "8 replicas are not divisible by 3"),

@@ -34,9 +34,9 @@ def sections_of(calibration: Calibration) -> list[Section]:
     if calibration.constants:
         out.append(Section("Fitted", (_constants(calibration.constants),)))
     else:
-        out.append(Section("Fitted", (Paragraph("Nothing: what is there fits as well as the measurements can tell."),)))
+        out.append(Section("Fitted", (Paragraph("Nothing: the constants already fit as well as can be measured."),)))
     if calibration.compared:
-        out.append(Section("Measured beside simulated", tuple(_tables(calibration.compared)), _in_short(calibration)))
+        out.append(Section("Measured and simulated", tuple(_tables(calibration.compared)), _in_short(calibration)))
     if calibration.facts:
         out.append(Section("Also in these files", (Bullets(calibration.facts),)))
     if calibration.kept:

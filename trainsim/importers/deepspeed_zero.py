@@ -10,8 +10,8 @@ from trainsim.importers.reader import Reader
 AUTO = ("auto",)
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3")
 DEVICES = ("none", "cpu", "nvme")
-DROPPED = "DeepSpeed's own default holds for auto; the Trainer fills in other keys only"
-STAGE3 = "DeepSpeed looks at it in stage 3 only"
+DROPPED = "auto means DeepSpeed's own default here; the Trainer fills in other keys only"
+STAGE3 = "DeepSpeed uses it only in stage 3"
 
 
 def read_zero(reader: Reader) -> int:
@@ -29,7 +29,7 @@ def read_zero(reader: Reader) -> int:
     stage = int(bool(reader.raw(ZERO)))
     reader.say("sharding.strategy", STRATEGIES[stage], ZERO)
     if not reader.has(ZERO):
-        reader.assume("sharding.strategy", "ddp", f"DeepSpeed's default, where nothing says {ZERO}.stage")
+        reader.assume("sharding.strategy", "ddp", f"DeepSpeed's default, since {ZERO}.stage is not set")
     return stage
 
 
@@ -40,7 +40,7 @@ def _misplaced(reader: Reader) -> None:
     for key in reader.document.data:
         if key in inner and key not in own:
             lost = "nothing is offloaded" if "offload" in key else "it does nothing"
-            reader.warn(key, f"stands beside {ZERO}, where DeepSpeed passes over it in silence: {lost}; move it inside")
+            reader.warn(key, f"is outside {ZERO}, where DeepSpeed silently ignores it: {lost}; move it inside")
 
 
 def _strategy(reader: Reader, stage: int) -> None:
@@ -78,7 +78,7 @@ def _buckets(reader: Reader, stage: int) -> None:
     group = f"{ZERO}.sub_group_size"
     size = reader.whole(group, low=0, besides=AUTO)
     if size == 0 and stage == 3:
-        reader.warn(group, "not modelled: 0 updates every parameter by itself; the update is by the framework's groups")
+        reader.warn(group, "not modelled: 0 updates each parameter separately; the update uses the framework's groups")
     elif size is not None:
         _stage3(reader, stage, "sharding.sub_group", size, group)
 
@@ -97,7 +97,7 @@ def _quantized(reader: Reader, stage: int) -> None:
         _stage3(reader, stage, "sharding.secondary_partition", ranks, key)
         if stage == 3 and ranks != "auto":
             reader.use(
-                key, f"meant to be the ranks of a node: where a node has fewer than {ranks} GPUs, gathers cross it"
+                key, f"meant to be the ranks of a node: on nodes with fewer than {ranks} GPUs, gathers cross nodes"
             )
 
 
@@ -121,13 +121,15 @@ def _offload(reader: Reader, stage: int) -> None:
         reader.warn(key, f"DeepSpeed uses drives in stage 3 only; in stage {stage} states go to the host")
         device = "cpu"
     if device and ratio == 0.0 and stage == 3:
-        reader.ignore(f"{section}.ratio", "a part of 0 is on the host, so nothing is offloaded")
+        reader.ignore(f"{section}.ratio", "a ratio of 0 leaves nothing on the host, so nothing is offloaded")
         return
     if not device:
         return
     reader.say("sharding.offload.optimizer", device, key)
     if ratio is not None and ratio != 1.0 and stage < 3:
-        reader.warn(f"{section}.ratio", f"DeepSpeed refuses a part in stage {stage}: all of the optimizer is offloaded")
+        reader.warn(
+            f"{section}.ratio", f"DeepSpeed allows no ratio in stage {stage}: all of the optimizer is offloaded"
+        )
     elif ratio is not None:
         _stage3(reader, stage, "sharding.offload.ratio", ratio, f"{section}.ratio")
     _drives(reader, section, device)

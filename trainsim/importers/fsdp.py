@@ -51,10 +51,10 @@ def fsdp_keys(section: str) -> tuple[Key, ...]:
                "xla_fsdp_grad_ckpt")  # fmt: skip
     return (
         *inner,
-        *no_effect("how a model is loaded, saved, or told apart", *(f"{s}{name}" for s in both for name in loading)),
+        *no_effect("how a model is loaded, saved or named", *(f"{s}{name}" for s in both for name in loading)),
         *not_modelled("units by their size", *(f"{s}min_num_params" for s in both), harmless=(0,)),
         *not_modelled("modules that are not sharded", *(f"{s}ignored_modules" for s in both), harmless=("",)),
-        *not_modelled("other types than those of training.precision", *(f"{s}mixed_precision_policy" for s in both)),
+        *not_modelled("dtypes other than those of training.precision", *(f"{s}mixed_precision_policy" for s in both)),
         *not_modelled("pageable memory of the host", *(f"{s}cpu_offload_pin_memory" for s in both), harmless=(True,)),
     )
 
@@ -140,7 +140,7 @@ def _units(reader: Reader, section: str, how: Wrapping) -> None:
             "sharding.units", "model", f"{how.whose}'s default is NO_WRAP: the whole model is gathered at once"
         )
     elif policy == "SIZE_BASED_WRAP":
-        reader.warn(key, "not modelled: units by their size; layers are taken")
+        reader.warn(key, "not modelled: units by size; layers are used")
     else:
         reader.say("sharding.units", WRAPS[policy], *((key,) if reader.has(key) else ()))
 
@@ -148,7 +148,7 @@ def _units(reader: Reader, section: str, how: Wrapping) -> None:
 def _later(reader: Reader, section: str) -> None:
     for name in LATER:
         if reader.has(key := spelled(reader, section, name)) and not reader.noted(key):
-            reader.ignore(key, "of FSDP1; FSDP2 has no use for it")
+            reader.ignore(key, "for FSDP1 only; FSDP2 ignores it")
 
 
 def _prefetch(reader: Reader, section: str, how: Wrapping, kept: bool) -> None:
@@ -157,7 +157,7 @@ def _prefetch(reader: Reader, section: str, how: Wrapping, kept: bool) -> None:
     keys = (spelled(reader, section, name), spelled(reader, section, f"{name}_policy"))
     found = [(key, PREFETCHES[word]) for key in keys if (word := choice(reader, key, tuple(PREFETCHES)))]
     if found and kept:
-        reader.ignore(found[0][0], "parameters stay whole until their backward, so nothing is gathered there")
+        reader.ignore(found[0][0], "parameters stay unsharded until their backward, so nothing is gathered there")
     elif found:
         reader.say("sharding.backward_prefetch", found[0][1], found[0][0])
     elif not kept:

@@ -131,7 +131,7 @@ class Imported:
         if self.is_machine:
             raise ScenarioError(f"{' and '.join(self.files)}: a machine and no job: {NEEDED['model']}")
         if self.missing:
-            needs = "; ".join(f"nothing says what {key} is: {way}" for key, way in self.missing.items())
+            needs = "; ".join(f"no file sets {key}: {way}" for key, way in self.missing.items())
             raise ScenarioError(f"{' and '.join(self.files)}: {needs}")
         return Scenario(dict(self.scenario), self.origin)
 

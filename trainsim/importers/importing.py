@@ -45,7 +45,7 @@ def import_sources(sources: Sequence[Source], changes: Mapping[str, Any] | None 
     while found:
         importer, source = found.pop(0)
         if len(findings) == MOST_FILES:
-            raise ScenarioError(f"{source.shown}: more than {MOST_FILES} files, with those that they name")
+            raise ScenarioError(f"{source.shown}: more than {MOST_FILES} files, including those they refer to")
         said = importer.load(source)
         further, missing = _followed(said.references, source, given)
         given |= {Path(other.shown).resolve() for _, other in further}
@@ -87,7 +87,7 @@ def _followed(
             continue
         path = relative_to(reference.path, source.folder)
         if path is None:
-            words = f"names {reference.path}, which is not there: {reference.words}; give it as a further file"
+            words = f"refers to {reference.path}, which does not exist: {reference.words}; add it as another file"
             missing.append(Remark(key=reference.key, words=words, place=reference.place))
             continue
         other = read_source(path)

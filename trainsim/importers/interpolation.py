@@ -47,7 +47,7 @@ def interpolated(document: Document, *sections: str) -> Interpolated:
     >>> text = "{tp: 8, m: {pp: 2, k: '${.pp}'}, world: '${multiply:${tp},${m.pp}}', home: '${oc.env:HOME}'}"
     >>> found = interpolated(read_text(text, file="x.yaml"))
     >>> found.document.data["world"], found.document.data["m"]["k"], found.unknown
-    (16, 2, {'home': '${oc.env:HOME}: an environment variable (HOME) that only the job knows'})
+    (16, 2, {'home': '${oc.env:HOME}: an environment variable (HOME) known only to the job'})
     """
     walk = _Interpolator(document.data, sections)
     data = walk.known(document.data, ())
@@ -88,7 +88,7 @@ class _Interpolator:
             return self.expression(parts[0][0], key)
         words = [part if isinstance(part, str) else self.expression(part[0], key) for part in parts]
         if any(isinstance(word, Mapping | list) for word in words):
-            raise Open("a section inside a text")
+            raise Open("a section inside a string")
         joined = "".join(map(_spelled, words))
         if len(joined) > LONGEST:
             raise Open("a text that is too long")
@@ -100,7 +100,7 @@ class _Interpolator:
         if mark in self.done:
             return self._weighed(self.done[mark])
         if inside in self.pending or len(self.pending) == DEEPEST:
-            raise Open("it leads to itself" if inside in self.pending else "too many expressions inside each other")
+            raise Open("it refers to itself" if inside in self.pending else "too many nested expressions")
         self.pending.append(inside)
         try:
             name, colon, rest = _head(inside)
@@ -146,7 +146,7 @@ class _Interpolator:
         if name in ("oc.env", "env"):
             if len(texts) > 1:
                 return self._value(texts[1], key)
-            raise Open(f"an environment variable ({texts[0]}) that only the job knows")
+            raise Open(f"an environment variable ({texts[0]}) known only to the job")
         if name == "oc.select":
             try:
                 return self.node(self._plain(texts[0], key), key)
@@ -156,7 +156,7 @@ class _Interpolator:
             return _cast(name, self._value(texts[0], key))
         if name in SUMS or name in CHOICES:
             return _summed(name, [self._value(text, key) for text in texts])
-        raise Open(f"the resolver {name} is not known")
+        raise Open(f"unknown resolver {name}")
 
     def _value(self, text: str, key: tuple[str | int, ...]) -> Any:
         """An argument of a resolver."""

@@ -27,14 +27,14 @@ class ForeignKind:
     text: re.Pattern[str] | None
 
     def __str__(self) -> str:
-        return f"no description of a job, but {self.what}; {self.where}"
+        return f"not a description of a job but {self.what}; {self.where}"
 
 
 def kind_of(name: str, text: str | None = None) -> ForeignKind | None:
     """The kind of file that is called *name* and begins with *text*, if it is one that is not read.
 
     >>> print(kind_of("x.xml", "<!-- made by hand -->\\n<algo name='ring'>"))  # doctest: +ELLIPSIS
-    no description of a job, but a collective algorithm of MSCCL; nothing reads it yet...
+    not a description of a job but a collective algorithm of MSCCL; nothing reads it yet...
     >>> kind_of("config.json", "{}") is None
     True
     """

@@ -19,5 +19,5 @@ def say_optimizer(reader: Reader, key: str) -> None:
     if known in OPTIMIZERS.files:
         reader.say("training.optimizer", known, key)
         return
-    words = f"not modelled: what {name} keeps and moves; adam is taken, or say --set training.optimizer=NAME"
+    words = f"not modelled: {name}; adam is used, or --set training.optimizer=NAME"
     reader.warn(key, words)

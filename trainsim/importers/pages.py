@@ -26,7 +26,7 @@ def page(importer: Importer) -> str:
     '# A scenario of trainsim'
     """
     lines = [f"# {importer.title[:1].upper()}{importer.title[1:]}", "", importer.about, ""]
-    lines += [f"`trainsim import FILE --as {importer.name}`; `--as` may be left out where the file can be told from others.", ""]  # fmt: skip # noqa: E501
+    lines += [f"`trainsim import FILE --as {importer.name}`; `--as` may be omitted if the file's kind can be recognised.", ""]  # fmt: skip # noqa: E501
     lines += [f"Left open: {importer.leaves_open}", ""]
     lines += [*(f"* {note}" for note in importer.notes), *([""] if importer.notes else [])]
     for effect, (title, heading) in HEADINGS.items():

@@ -220,7 +220,7 @@ class Reader:
         """All that was said, with a remark about every key that nobody looked at."""
         self._rest()
         for key, line in self.document.repeated.items():
-            self._note("warnings", dotted(key), f"stands twice, first in line {line}; the last one counts")
+            self._note("warnings", dotted(key), f"appears twice, first in line {line}; the last one counts")
         told = {name: tuple(dict.fromkeys(notes)) for name, notes in self._notes.items()}
         return Findings(
             importer=importer,
@@ -260,7 +260,7 @@ class Reader:
     def _unknown(self, key: str) -> None:
         near = meant(key, list(self._exact))
         hint = f"; did you mean {near}?" if near else ""
-        self._note("warnings", key, f"this key is not known, so nothing follows from it{hint}")
+        self._note("warnings", key, f"unknown key, ignored{hint}")
 
 
 def leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -295,7 +295,7 @@ def _number(value: Any) -> float | None:
 
 
 def _choices(value: Any) -> str:
-    return "; a list is for a tuner to choose from: write the one that is meant" if isinstance(value, list) else ""
+    return "; a list is for a tuner to choose from: write one value" if isinstance(value, list) else ""
 
 
 def _short(value: Any) -> str:

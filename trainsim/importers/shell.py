@@ -130,7 +130,7 @@ class _ShellRun(Flow):
     def _call(self, function: Function, words: list[Text], line: int) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise Unreadable(line, f"{function.name} calls itself, or functions call each other too deep")
+            raise Unreadable(line, f"{function.name} calls itself, or functions are nested too deeply")
         before, self.values.positional = self.values.positional, words
         with suppress(Leave):
             self.all(function.body)

@@ -65,12 +65,10 @@ class Flow(ABC):
         """All statements of *text*."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise Unreadable(text.line, "scripts inside each other, too deep")
+            raise Unreadable(text.line, "scripts nested too deeply")
         self.letters -= len(text)
         if self.letters < 0:
-            raise Unreadable(
-                text.line, "more text than anybody wrote; files that it reads again and again lead nowhere"
-            )
+            raise Unreadable(text.line, "too much text; does it source files endlessly?")
         parser = Parser(text)
         statements = parser.whole()
         self.script.remarks.extend(parser.remarks)
@@ -106,7 +104,7 @@ class Flow(ABC):
         """One command of any kind."""
         self.budget -= 1
         if self.budget < 0:
-            raise Unreadable(0, "more commands than anybody wrote; loops in it lead nowhere")
+            raise Unreadable(0, "too many commands; does a loop never end?")
         if isinstance(command, Simple):
             return self.simple(command)
         if isinstance(command, ShellSum):

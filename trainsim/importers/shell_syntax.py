@@ -49,7 +49,7 @@ class Parser(Commands):
         """Statements up to a word that ends a block."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.wrong("blocks inside each other, too deep")
+            raise self.wrong("blocks nested too deeply")
         found: list[Statement] = []
         while True:
             self._between()

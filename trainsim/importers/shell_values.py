@@ -22,7 +22,7 @@ from trainsim.importers.shell_tree import (
 
 MOST_LETTERS = 4_000_000
 MOST_ITEMS = 10_000
-ENDLESS = "the script's variables grow without an end"
+ENDLESS = "the script's variables grow without bound"
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 HERE = re.compile(
     r"""\s*(?:cd\s+)?(?:pwd|["']?\$\(\s*dirname\s.*\).*pwd|dirname\s+["']?(?:\$0|\$\{?BASH_SOURCE.*))\s*"""

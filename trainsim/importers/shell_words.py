@@ -104,7 +104,7 @@ class Words:
         """Parts inside double quotes up to *end*; all of the text if that is empty."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.wrong("expressions inside each other, too deep")
+            raise self.wrong("expressions nested too deeply")
         parts: list[Part] = []
         while True:
             if self.at >= len(self.chars):
@@ -201,7 +201,7 @@ class Words:
         """What stands before the brace that closes a parameter."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.wrong("expressions inside each other, too deep")
+            raise self.wrong("expressions nested too deeply")
         parts: list[Part] = []
         while True:
             if self.at >= len(self.chars):

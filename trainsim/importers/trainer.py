@@ -44,16 +44,16 @@ TRAINER_KEYS: tuple[Key, ...] = (
     read("use_cpu", "true is refused"),
     read("no_cuda", "true is refused"),
     *not_modelled("units by their size", "fsdp_min_num_params", harmless=(0,)),
-    *not_modelled("a batch size that is looked for", "auto_find_batch_size", harmless=(False,)),
+    *not_modelled("automatic search for a batch size", "auto_find_batch_size", harmless=(False,)),
     *not_modelled("which of Liger's kernels are on", "liger_kernel_config.**"),
-    *not_modelled("gradients in low rank (GaLore, APOLLO)", "optim_target_modules"),
+    *not_modelled("low-rank gradients (GaLore, APOLLO)", "optim_target_modules"),
     *not_modelled("caches that are emptied between steps", "torch_empty_cache_steps"),
     *not_modelled("how the model is compiled", "torch_compile_mode"),
     *not_modelled("buckets of another size, in MB", "ddp_bucket_cap_mb"),
-    *not_modelled("noise and smoothing that cost a pass over the logits or embeddings", "label_smoothing_factor",
+    *not_modelled("noise or label smoothing, which cost a pass over the logits or embeddings", "label_smoothing_factor",
                   "neftune_noise_alpha", harmless=(0, 0.0)),
-    *not_modelled("another group of ranks than torch makes", "ddp_backend", harmless=("nccl",)),
-    *not_modelled("degrees that another object sets", "parallelism_config.**", harmless=(1,)),
+    *not_modelled("a process group other than PyTorch's default", "ddp_backend", harmless=("nccl",)),
+    *not_modelled("degrees set by another object", "parallelism_config.**", harmless=(1,)),
     *no_effect("what is learnt, not how long it takes", "learning_rate", "weight_decay", "adam_*", "max_grad_norm",
                "num_train_epochs", "max_steps", "lr_scheduler_*", "warmup_*", "seed", "data_seed", "optim_args",
                "full_determinism", "embedding_learning_rate", "num_epochs"),
@@ -92,7 +92,7 @@ def read_precision(reader: Reader, *, whose: str = "the Trainer") -> str:
     """The precision, by the three flags; the empty text where the default holds."""
     on = [name for name in ("bf16", "fp16") if reader.flag(name, besides=("auto",)) is True]
     if len(on) > 1:
-        raise reader.fail("fp16", "bf16 is true as well; one of them can be")
+        raise reader.fail("fp16", "bf16 is true as well; only one of them can be")
     if on:
         reader.say("training.precision", on[0], on[0])
         return on[0]
@@ -107,7 +107,7 @@ def read_trainer(reader: Reader) -> None:
     """Say what is common to all tools: optimizer, recomputation, compiler, kernels, and who shares what."""
     for name in ("use_cpu", "no_cuda"):
         if reader.flag(name):
-            raise reader.fail(name, "CPUs are not simulated; NVIDIA GPUs are")
+            raise reader.fail(name, "training on CPUs is not simulated")
     if reader.flag("adafactor"):
         reader.say("training.optimizer", "adafactor", "adafactor")
     elif reader.has("optim"):
@@ -135,7 +135,7 @@ def say_attention(reader: Reader, key: str) -> None:
     if name in ATTENTION:
         reader.say("training.attention", ATTENTION[name], key)
     elif name:
-        reader.warn(key, f"not modelled: attention by {name}; the framework's own is taken")
+        reader.warn(key, f"not modelled: {name} attention; the framework's default is used")
 
 
 def say_pure(reader: Reader, key: str) -> None:
@@ -162,9 +162,7 @@ def say_sharding(reader: Reader, *, version: int = 0, shard: int = 0, section_al
         found = read_fsdp(reader, "fsdp_config", replace(how, offload="offload" in words))
         reader.assume("framework", f"transformers-fsdp{found}", "the Trainer runs models of transformers")
         if (low := next((w for w in ("bf16", "fp16") if reader.peek(w) is True), "")):  # fmt: skip
-            reader.assume(
-                "training.gradient_dtype", low, "accelerate reduces gradients in the type that it computes in"
-            )
+            reader.assume("training.gradient_dtype", low, "accelerate reduces gradients in the compute dtype")
     else:
         reader.assume("sharding.strategy", "ddp", "the Trainer's default is DistributedDataParallel")
         reader.assume("framework", "transformers-ddp", "the Trainer runs models of transformers")

@@ -127,11 +127,11 @@ def _resharding(job: Job) -> Iterator[Refusal]:
     if job.parallel.pp > 1 and size is not None and size != 1:
         yield Refusal(
             "reshard_after_forward",
-            "in a pipeline PyTorch keeps parameters whole after their first forward; leave it out",
+            "in a pipeline PyTorch keeps parameters unsharded after their first forward; leave it out",
         )
     if BACKWARD_PREFETCH.of(job) and (job.parallel.pp > 1 or size == 1):
         yield Refusal(
-            "backward_prefetch", "parameters stay whole until their backward, so nothing is fetched; leave it out"
+            "backward_prefetch", "parameters stay unsharded until their backward, so nothing is gathered; leave it out"
         )
     if job.experts_apart and size is not None and size > 1:
         yield Refusal("reshard_after_forward", "a number is not simulated yet with experts that fewer ranks hold")
@@ -141,9 +141,11 @@ def _in_pipelines(job: Job) -> Iterator[Refusal]:
     """What there is not where parameters stay whole from the first pass to the last."""
     name = job.sharding.strategy
     if FORWARD_PREFETCH.of(job):
-        yield Refusal("forward_prefetch", "in a pipeline parameters stay whole after their first forward; leave it out")
+        yield Refusal(
+            "forward_prefetch", "in a pipeline parameters stay unsharded after the first forward; leave it out"
+        )
     if GATHER_DTYPE.of(job) == "fp8":
-        yield Refusal("gather_dtype", f"fp8 is not simulated yet with {name} in a pipeline; with pp=1 it is")
+        yield Refusal("gather_dtype", f"fp8 is not simulated yet with {name} in a pipeline; pp=1 would work")
     if SYNC.of(job):
         yield Refusal("sync", "in a pipeline PyTorch reduces gradients after the last micro-batch; leave it out")
     if job.framework.family == "megatron":
@@ -152,9 +154,9 @@ def _in_pipelines(job: Job) -> Iterator[Refusal]:
             f"Megatron-LM runs PyTorch's FSDP2 without a pipeline only; zero1 works with pp={job.parallel.pp}",
         )
     if job.sharding.offload.any:
-        yield Refusal("offload.parameters", f"not simulated yet with {name} in a pipeline; with pp=1 it is")
+        yield Refusal("offload.parameters", f"not simulated yet with {name} in a pipeline; pp=1 would work")
     if job.model.lora is not None:
-        yield Refusal("strategy", f"adapters are not simulated yet with {name} in a pipeline; with pp=1 they are")
+        yield Refusal("strategy", f"adapters are not simulated yet with {name} in a pipeline; pp=1 would work")
 
 
 FSDP = Strategy(

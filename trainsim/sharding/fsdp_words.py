@@ -54,7 +54,7 @@ def notes(job: Job) -> Iterator[Derived]:
     if job.parallel.pp > 1:
         for option in (UNITS, LIMIT):
             if option.of(job) not in (None, True):
-                reason = "without effect: in a pipeline parameters stay whole after their first forward"
+                reason = "without effect: in a pipeline parameters stay unsharded after their first forward"
                 yield Derived(option.name, _shown(option.of(job)), reason)
         return
     if UNITS.of(job) == "layers_and_embeddings" and job.model.tied_embeddings:

@@ -47,5 +47,5 @@ def alone(job: Job) -> Iterator[Refusal]:
     if SHARD_SIZE.of(job) == 1 and replicas(job) > 1:
         yield Refusal(
             "shard_size",
-            f"groups of one replica share nothing; write how many of the {replicas(job)} replicas share their states",
+            f"groups of one replica shard nothing; write how many of the {replicas(job)} replicas share their states",
         )

@@ -127,7 +127,7 @@ def notes(job: Job) -> Iterator[Derived]:
     """What follows from the framework, and a gather that there is not."""
     given = GATHER_OVERLAP.of(job)
     if given and replicas(job) // INSTANCES.of(job) == 1:
-        yield Derived(GATHER_OVERLAP.name, "true", "without effect: nobody shares the states of the optimizer")
+        yield Derived(GATHER_OVERLAP.name, "true", "without effect: optimizer states are not sharded")
     elif given is None and job.sharding.overlap and replicas(job) > 1:
         overlapped = "true" if gathers_overlapped(job) else "false"
         yield Derived(GATHER_OVERLAP.name, overlapped, f"as {job.framework.name} does")

@@ -83,7 +83,7 @@ def refuses(job: Job) -> Iterator[Refusal]:
     if job.parallel.pp > 1:
         yield Refusal(
             "strategy",
-            f"{job.sharding.strategy} shares gradients, which a pipeline accumulates on each stage: DeepSpeed refuses "
+            f"{job.sharding.strategy} shards gradients, which a pipeline accumulates on each stage: DeepSpeed rejects "
             f"it with pp={job.parallel.pp}; zero1, or fsdp as PyTorch does it, would work, or pp=1",
         )
 

@@ -221,7 +221,7 @@ def _check_names(path: str | Path, columns: list[str]) -> None:
     missing = [name for name in known if name not in columns]
     for name in columns:
         if name and name not in known and (meant := get_close_matches(name.lower(), missing, n=1, cutoff=MISSPELT)):
-            raise InvalidData(f"{path}: nobody reads the column {name!r}; is {meant[0]!r} meant? Rename it")
+            raise InvalidData(f"{path}: unknown column {name!r}; is {meant[0]!r} meant? Rename it")
 
 
 @cache

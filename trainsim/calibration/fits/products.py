@@ -30,7 +30,7 @@ def fit(measured: Measurements, bases: Bases, phase: Callable[[str], None]) -> F
     phase("fitting products")
     base = gpu_of(measured, bases)
     if base is None:
-        called = f"nobody knows the GPU {', '.join(measured.gpus)}" if measured.gpus else "no trace names its GPU"
+        called = f"unknown GPU {', '.join(measured.gpus)}" if measured.gpus else "no trace names its GPU"
         return FitAnswer(warnings=(f"products were left out: {called}; name the nearest with --base",))
     gpu = load_gpu(base)
     kernels = [timing for timing in measured.kernels if not timing.alone]

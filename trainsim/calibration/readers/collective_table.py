@@ -78,7 +78,7 @@ def _check_names(text: MeasuredText) -> None:
         if not any(name in columns for columns in READ) and (
             meant := get_close_matches(name, missing, n=1, cutoff=0.8)
         ):
-            raise ScenarioError(f"{text.shown}: nobody reads the column {name!r}; is {meant[0]!r} meant? Rename it")
+            raise ScenarioError(f"{text.shown}: unknown column {name!r}; is {meant[0]!r} meant? Rename it")
 
 
 def _operation(row: TableRow, text: MeasuredText) -> str:

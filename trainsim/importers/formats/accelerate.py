@@ -137,9 +137,7 @@ def _fsdp(reader: Reader) -> None:
     reader.assume("framework", f"transformers-fsdp{version}", "accelerate runs models of transformers")
     for word in ("bf16", "fp16"):
         if reader.peek("mixed_precision") == word:
-            reader.assume(
-                "training.gradient_dtype", word, "accelerate reduces gradients in the type that it computes in"
-            )
+            reader.assume("training.gradient_dtype", word, "accelerate reduces gradients in the compute dtype")
 
 
 def _megatron(reader: Reader) -> None:
@@ -222,7 +220,7 @@ KEYS = (
     *no_effect("of other machines", "downcast_bf16", "tpu_*", "ipex_config.**"),
     *no_effect("how a model is loaded and saved, and where files lie", f"{ZERO}zero3_init_flag",
                f"{ZERO}zero3_save_16bit_model", f"{ZERO}offload_optimizer_nvme_path", f"{ZERO}offload_param_nvme_path"),
-    *no_effect("a number that gradients are scaled with", f"{ZERO}gradient_clipping", f"{MEGATRON}gradient_clipping"),
+    *no_effect("a factor that scales gradients", f"{ZERO}gradient_clipping", f"{MEGATRON}gradient_clipping"),
     *no_effect("who cuts sequences; the messages are the same", f"{PARALLEL}sp_backend", f"{PARALLEL}sp_seq_length",
                f"{PARALLEL}sp_seq_length_is_variable", f"{PARALLEL}sp_attn_implementation"),
     *no_effect("which experts' class is gathered as one", f"{ZERO}deepspeed_moe_layer_cls_names"),

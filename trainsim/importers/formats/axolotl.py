@@ -71,7 +71,7 @@ def _adapter(reader: Reader) -> None:
     elif reader.flag("load_in_8bit"):
         reader.say("model.lora.base_dtype", "int8", "load_in_8bit")
     else:
-        reader.assume("model.lora.base_dtype", "bf16", "axolotl loads frozen weights in the type that it computes in")
+        reader.assume("model.lora.base_dtype", "bf16", "axolotl loads frozen weights in the compute dtype")
 
 
 def _batches(reader: Reader) -> None:

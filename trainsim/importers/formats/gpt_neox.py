@@ -164,7 +164,7 @@ def _optimizer(reader: Reader) -> None:
     known = {word.casefold(): to for word, to in table("gpt_neox")["optimizers"].items()}
     optimizer = known.get(name.casefold())
     if optimizer not in OPTIMIZERS.names():
-        reader.warn(key, f"{shorten(name)} is not modelled: adam is taken, or --set training.optimizer=NAME")
+        reader.warn(key, f"{shorten(name)} is not modelled: adam is used, or --set training.optimizer=NAME")
         return
     reader.say("training.optimizer", optimizer, key)
     if name.startswith("cpu_"):

@@ -58,7 +58,7 @@ def _graph(book: Notebook, root: Element, graph: Element) -> MachineGraph:
                 )
             edges[ends] = _data(book, child, keys)
         elif tag not in ("data", "desc"):
-            book.warn(tag, "this element is not known, so nothing follows from it", child.line)
+            book.warn(tag, "unknown element, ignored", child.line)
     directed = graph.get("edgedefault") == "directed"
     return MachineGraph(attributes=_data(book, graph, keys), nodes=nodes, edges=edges, directed=directed)
 

@@ -62,7 +62,7 @@ def _stage(reader: Reader) -> None:
         words = f"not modelled: {stage} puts two sequences per example through the model, and a reference model as well"
         reader.warn("stage", f"{words}; double training.micro_batch")
     elif stage == "ppo":
-        reader.warn("stage", "not modelled: generation and four models in turn; see training.rollout")
+        reader.warn("stage", "not modelled: alternating generation and four models; see training.rollout")
     elif reader.has("stage"):
         reader.use("stage", "a step over one sequence per example")
     if reader.flag("do_train") is False:
@@ -93,9 +93,7 @@ def _frozen(reader: Reader) -> None:
     kind = reader.word("quantization_type", ("nf4", "fp4")) or "nf4"
     method = (reader.text("quantization_method") or "bnb").casefold()
     if bits is None:
-        reader.assume(
-            "model.lora.base_dtype", "bf16", "LLaMA-Factory loads frozen weights in the type that it computes in"
-        )
+        reader.assume("model.lora.base_dtype", "bf16", "LLaMA-Factory loads frozen weights in the compute dtype")
     elif bits == 8 and method in ("bnb", "bitsandbytes"):
         reader.say("model.lora.base_dtype", "int8", "quantization_bit")
     elif bits == 4:

@@ -160,7 +160,7 @@ def _optimizer(reader: Reader) -> None:
     if optimizer in OPTIMIZERS.names():
         reader.say("training.optimizer", optimizer, "optimizer.name")
     else:
-        reader.warn("optimizer.name", f"{name} is not modelled: adam is taken, or --set training.optimizer=NAME")
+        reader.warn("optimizer.name", f"{name} is not modelled: adam is used, or --set training.optimizer=NAME")
 
 
 register(

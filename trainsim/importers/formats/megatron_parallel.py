@@ -72,7 +72,7 @@ def _sequence(args: Arguments, tp: int, cp: int) -> None:
     if not kinds or cp == 1:
         return
     if len(set(kinds)) > 1:
-        args.warn(args.key("cp-comm-type"), f"not modelled: a kind per layer; {kinds[0]} is taken for all")
+        args.warn(args.key("cp-comm-type"), f"not modelled: a kind per layer; {kinds[0]} is used for all")
     known = table("megatron")["context_parallel"]
     if kinds[0] not in known:
         raise args.fail(args.key("cp-comm-type"), f"{kinds[0]} is not known. Known: {', '.join(known)}.")

@@ -150,7 +150,7 @@ def _pipeline(reader: Reader, pp: int) -> None:
     if overlap is not None and wide:
         reader.say("training.tp_overlap", "wgrad" if overlap else "none", "parallelism.tp_linear_async_communication")
     if wide and reader.flag("parallelism.tp_recompute_allgather") is False:
-        words = "not modelled: what was gathered is kept; here it is gathered again in the backward pass"
+        words = "not modelled: gathered inputs are kept; here they are gathered again in the backward pass"
         reader.warn("parallelism.tp_recompute_allgather", words)
     layers, experts = reader.flag("parallelism.recompute_layer"), reader.flag("parallelism.moe_layer_recompute")
     if experts and not layers:

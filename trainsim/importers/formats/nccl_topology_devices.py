@@ -115,7 +115,7 @@ def _below(found: _MetDevices, parent: Element, on: str, depth: int) -> None:
         elif element.tag == "gpu":
             _gpu(found, element, element, on, _pcie(found, parent))
         elif element.tag not in ("nvlink", "c2c"):
-            found.book.warn(element.tag, "this element is not known, so nothing follows from it", element.line)
+            found.book.warn(element.tag, "unknown element, ignored", element.line)
 
 
 def _pci(found: _MetDevices, element: Element, on: str, depth: int) -> None:

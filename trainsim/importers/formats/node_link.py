@@ -32,7 +32,7 @@ def load(source: Source) -> Findings:
     data = source.document.data
     for key in data:
         if key not in ("directed", "multigraph", "graph", "nodes", *EDGES):
-            book.warn(key, "this key is not known, so nothing follows from it")
+            book.warn(key, "unknown key, ignored")
     key = next((key for key in EDGES if key in data), "edges")
     nodes, edges = _nodes(book, data), _edges(book, data, key)
     attributes = data.get("graph", {})

@@ -39,7 +39,7 @@ def load(source: Source) -> Findings:
     far = [(a, b) for a, b in combinations(gpus, 2) if kinds.cell[a, b] == "XGMI" and _hops(hops, a, b) != 1]
     wires = [wire(ours[a], ours[b], kind="nvlink", lanes=1) for a, b in direct]
     if direct:
-        book.use("XGMI", f"{len(direct)} pairs of GPUs are joined directly", kinds.header + 1)
+        book.use("XGMI", f"{len(direct)} pairs of GPUs are connected directly", kinds.header + 1)
         book.note("XGMI", "one link between two GPUs: how many there are is not reported (an MI250X has up to 4)")
     if far:
         book.ignore(
@@ -87,7 +87,7 @@ def _socket() -> dict[str, str]:
 KEYS = (
     read("XGMI", "Infinity Fabric between two GPUs, where it is one hop"),
     read("PCIE", "over hosts"),
-    read("Hops", "whether two GPUs are joined directly"),
+    read("Hops", "whether two GPUs are connected directly"),
     read("Numa Node", "the host of a GPU"),
     *no_effect("follows from kinds and hops", "Weight", "Numa Affinity"),
 )

@@ -73,7 +73,7 @@ def _rows(book: Notebook, text: str) -> Iterator[ConfLine]:
             raise book.fail(f"{shorten(rest)} is not a word such as SwitchName=s1 or Nodes=n[1-8]", start)
         for name in words:
             if name not in KNOWN:
-                book.warn(name, "this word is not known, so nothing follows from it", start)
+                book.warn(name, "unknown word, ignored", start)
         yield ConfLine(words=words, line=start)
 
 
@@ -94,7 +94,7 @@ def _blocks(book: Notebook, rows: list[ConfLine], everything: list[ConfLine]) ->
         sizes.append(len(names))
     for row in everything:
         if "blocksizes" in row.words:
-            words = "which sizes jobs are given; how nodes are joined does not follow from it"
+            words = "sizes of jobs; says nothing about how nodes are connected"
             book.ignore("BlockSizes", f"{row.words['blocksizes']}: {words}", row.line)
     book.use("BlockName", f"{len(sizes)} blocks of nodes: a leaf each", rows[0].line)
     words = "a block is the nodes of one leaf; one that is an NVLink domain of several trays is one node here"
@@ -123,7 +123,7 @@ def _tree(book: Notebook, rows: list[ConfLine]) -> None:
     if lost_switches := sorted({one for some in under.values() for one in some} - set(under)):
         book.warn("Switches", f"not modelled: {', '.join(lost_switches[:8])}: named, and no line says what they are")
     if not nodes:
-        raise book.fail("no switch has Nodes=: nothing can be said of leaves")
+        raise book.fail("no switch has Nodes=: leaves cannot be identified")
     book.use("SwitchName", f"{len(nodes)} leaves, {len(under) - len(nodes)} switches above", rows[0].line)
     say_fabric(book, FabricParts(leaves=tuple(map(len, nodes.values())), pods=_pods(book, under, nodes)), "SwitchName")
 

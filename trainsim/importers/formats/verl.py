@@ -234,7 +234,7 @@ register(
         notes=(
             "A step is a rollout, the scoring, and one update over all its sequences ([rollouts](../rollout.md)). "
             "Several updates after a rollout, and a critic, are reported and not simulated.",
-            "`${...}` is worked out where the file says enough.",
+            "`${...}` is resolved where the file allows it.",
         ),
     )
 )

@@ -62,7 +62,7 @@ def _rings(way: NcclChannels, cluster: Cluster) -> str:
     ours = {_cycle(tuple(int(gpu) for gpu in order)) for order, _ in found}
     theirs = {_cycle(order) for order in way.orders}
     if _is_switched(cluster):
-        return f"{len(theirs)} different rings there; on a switch all orders are alike, here {len(ours)}"
+        return f"{len(theirs)} different rings there; on a switch all orders are equivalent, here {len(ours)}"
     same = len(ours & theirs)
     return f"{len(theirs)} different rings there, {len(ours)} here, {same} of them the same" + (
         "" if ours == theirs else f": there {_shown(theirs - ours)}; here {_shown(ours - theirs)}"

@@ -66,7 +66,7 @@ class Ports:
 def say_fabric(book: Notebook, fabric: FabricParts, because: str) -> None:
     """Write the facts of *fabric*, which the file's *because* says, into *book*."""
     if not 1 <= fabric.nodes <= MOST_NODES:
-        raise book.fail(f"{fabric.nodes} nodes hang on the leaves of {because}; there are 1 to {MOST_NODES}")
+        raise book.fail(f"{fabric.nodes} nodes are on the leaves of {because}; the limits are 1 to {MOST_NODES}")
     book.say("nodes", fabric.nodes, because)
     if len(fabric.leaves) == 1 and not fabric.rails:
         book.say("fabric.kind", "single_switch", because)
@@ -86,7 +86,7 @@ def _oversubscribed(book: Notebook, key: str, nodes: int | None, up: float | Non
     if up and nodes:
         book.say(f"fabric.{key}", round(nodes / up, 4), because)
     elif not up:
-        words = f"the file knows no rates: as much goes up as comes from below; --set cluster.{key}=R"
+        words = f"the file has no rates: no oversubscription is assumed; --set cluster.{key}=R"
         book.assume(f"fabric.{key}", 1.0, words)
 
 
@@ -98,12 +98,12 @@ def even(book: Notebook, sizes: Sequence[int], ours: str, what: str) -> int | No
     if not smaller:
         return most
     counts = ", ".join(f"{sizes.count(size)} of {size}" for size in sorted(set(sizes), reverse=True))
-    told = f"{what} are not alike: nodes on them are {counts}"
+    told = f"{what} differ: their numbers of nodes are {counts}"
     if len(smaller) == 1:
-        book.note(what, f"{told}; the small one is taken to be the last")
+        book.note(what, f"{told}; the small one is assumed to be the last")
         return most
     if most > TOO_UNEVEN * mean:
-        book.leave_open(f"fabric.{ours}", f"{told}; say which size stands for them: --set cluster.{ours}=N")
+        book.leave_open(f"fabric.{ours}", f"{told}; choose one size for all: --set cluster.{ours}=N")
         return None
     each = most if ceil(sum(sizes) / most) == len(sizes) else ceil(mean)
     book.warn(what, f"not modelled: {told}; taken as {each} on each, {ceil(sum(sizes) / each)} {what} in all")

@@ -27,9 +27,9 @@ BESIDE = tuple(key for key in OVERRIDES if key not in ("nodes", "gpus_per_node",
 BASEBOARD = "baseboard"
 """The kind of a link that a GPU has if it stands on a board of its maker's."""
 ASKS = {
-    "gpu": "no file says which GPU it is: --set cluster.gpu=NAME (trainsim list gpus)",
-    "nic": "no file says how fast NICs are: --set cluster.nic_bandwidth=200Gbps, or a file of the network",
-    "node": "a network without a node: add a file of one (NCCL's topology, nvidia-smi topo -m) or "
+    "gpu": "no file names the GPU: --set cluster.gpu=NAME (trainsim list gpus)",
+    "nic": "no file gives the rate of the NICs: --set cluster.nic_bandwidth=200Gbps, or a file of the network",
+    "node": "a network without a node: add a file that describes one (NCCL's topology, nvidia-smi topo -m) or "
     "--set cluster.topology.base=NAME (trainsim list topologies)",
 }  # fmt: skip
 
@@ -87,7 +87,7 @@ def missing(cluster: Mapping[str, Any]) -> dict[str, str]:
         if "fabric" in topology and not node.get("nics") and fabric.get("kind") != "none":
             open_["cluster.topology.node.nics"] = "the node has no NIC for the network: give node.nics"
     if fabric.get("kind") in ("fat_tree", "rail_optimised") and "nodes_per_leaf" not in fabric:
-        open_["cluster.nodes_per_leaf"] = "leaves are too unlike each other: --set cluster.nodes_per_leaf=N"
+        open_["cluster.nodes_per_leaf"] = "leaves differ too much: --set cluster.nodes_per_leaf=N"
     return open_
 
 
@@ -176,7 +176,7 @@ def _baseboard(
     gpus = expand(str(link["from"]))
     boards = parts()["baseboards"].get(generation.get("nvlink"), {})
     if not isinstance(gpu, str) or gpu not in parts()["on_baseboards"] or len(gpus) not in boards:
-        words = "none: the file names none, and how such GPUs are joined is not known"
+        words = "none: the file names none, and how such GPUs are connected is not known"
         return {}, [], words
     lanes = round(load_gpu(gpu).nvlink_bandwidth / link_kinds()[generation["nvlink"]].lane)
     switches = boards[len(gpus)]

@@ -57,7 +57,7 @@ def say_graph(book: Notebook, graph: MachineGraph) -> list[Likeness | Ports]:
         if set(cables[other]) != set(cables[first]):
             wrong = sorted({one[0] for one in set(cables[other]) ^ set(cables[first])})[:2]
             raise book.fail(
-                f"node {other} is not like node {first}: see {', '.join(wrong)}; all nodes of a machine are alike"
+                f"node {other} differs from node {first}: see {', '.join(wrong)}; all nodes must be identical"
             )
     said = _attributes(book, graph)
     wires = [Wire(a, b, physics) for a, b, physics in cables[first]]
@@ -107,12 +107,12 @@ def _cables(book: Notebook, laid: _Laid) -> dict[str, dict[tuple[str, str, Physi
             continue
         if here.node != there.node:
             raise book.fail(
-                f"edge {shorten(a)} - {shorten(b)} joins two nodes directly; a network has leaves between them"
+                f"edge {shorten(a)} - {shorten(b)} connects two nodes directly; a network has leaves between them"
             )
         physics = physics_of_edge(book, (a, b), (here.kind, there.kind), edge)
         low, high = sorted((laid.ours[a], laid.ours[b]))
         if seen.setdefault((here.node, low, high), physics) != physics:
-            raise book.fail(f"edge {shorten(a)} - {shorten(b)} has another rate than the way back; a cable has one")
+            raise book.fail(f"edge {shorten(a)} - {shorten(b)} has two rates, one per direction; a cable has one")
         out[here.node][low, high, physics] = None
     return out
 
@@ -132,7 +132,7 @@ def _attributes(book: Notebook, graph: MachineGraph) -> set[str]:
             book.use(key, f"{where} = {shorten(value)}")
             said.add(section)
         elif key not in ("node_default", "edge_default"):
-            book.warn(str(key), "this attribute of the graph is not known, so nothing follows from it")
+            book.warn(str(key), "unknown graph attribute, ignored")
     return said
 
 
@@ -149,7 +149,7 @@ def _nics(book: Notebook, laid: _Laid, wires: Sequence[Wire]) -> tuple[Nic, ...]
         ours = laid.ours[name]
         on = [(one.b if one.a == ours else one.a, one.physics) for one in wires if ours in (one.a, one.b)]
         if len(on) != 1:
-            raise book.fail(f"{shorten(name)} hangs on {len(on)} devices of its node; a NIC hangs on one")
+            raise book.fail(f"{shorten(name)} is attached to {len(on)} devices of its node; a NIC is attached to one")
         rate = rates.get(name) or gigabits(book, f"node {shorten(name)}", graph.nodes[name])
         nics.append(Nic(name=name, on=on[0][0], physics=_cable_of_nic(book, name, on[0][1]), rate=rate))
     return tuple(nics)
@@ -174,7 +174,7 @@ def _fabric(book: Notebook, laid: _Laid, said: set[str]) -> None:
     if "fabric" in said:
         book.say("nodes", len(laid.nodes), "the graph's nodes")
         if leaves:
-            book.ignore("edges above leaves", "follow from the graph's attributes of the fabric")
+            book.ignore("edges above leaves", "follow from the graph's fabric attributes")
     elif leaves:
         hosts: dict[str, list[Port]] = defaultdict(list)
         between: dict[tuple[str, str], float] = {}
@@ -183,7 +183,7 @@ def _fabric(book: Notebook, laid: _Laid, said: set[str]) -> None:
         say_fabric(book, fabric_of(book, SwitchNetwork(hosts=hosts, cables=between)).fabric, "the graph's leaves")
     elif len(laid.nodes) > 1:
         raise book.fail(
-            f"{len(laid.nodes)} nodes and nothing that joins them: add nodes of kind leaf, or keep one node"
+            f"{len(laid.nodes)} nodes and nothing that connects them: add nodes of kind leaf, or keep one node"
         )
 
 
@@ -210,4 +210,4 @@ def _network_edge(
         if port not in hosts[here.node]:
             hosts[here.node].append(port)
     else:
-        raise book.fail(f"{where}: only NICs hang on the network")
+        raise book.fail(f"{where}: only NICs can be attached to the network")

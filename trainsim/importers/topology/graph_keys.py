@@ -16,8 +16,8 @@ GRAPH_KEYS = (
 )  # fmt: skip
 
 GRAPH_NOTES = (
-    "All nodes of a machine are alike; a graph whose nodes differ is refused, with where.",
-    "An edge is a cable of both directions; where the file has each of them, they must say the same.",
-    "Of an edge without `link` the kinds of its ends tell: NVLink between GPUs and NVSwitches, else PCIe.",
-    "Where the graph says `fabric.kind` it is taken; else leaves and the cables above them tell how nodes are joined.",
+    "All nodes of a machine must be identical; a graph whose nodes differ is rejected, with the difference.",
+    "An edge is a cable for both directions; if the file has both, they must agree.",
+    "The type of an edge without `link` follows from its ends: NVLink between GPUs and NVSwitches, else PCIe.",
+    "`fabric.kind` is used if the graph has it; otherwise the fabric follows from leaves and the cables above.",
 )

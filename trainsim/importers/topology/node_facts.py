@@ -15,7 +15,7 @@ from trainsim.importers.topology.notebook import Notebook
 from trainsim.importers.topology.wires import Physics, Wire, entries
 
 COUNTED = tuple(kind for kind in KINDS if kind not in ("gpu", "nic"))
-NO_FABRIC = "nothing here says what joins nodes: one switch that never blocks; a file of the network says more"
+NO_FABRIC = "nothing here describes the network: one non-blocking switch is assumed; add a file of the network"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def _say_nics(book: Notebook, nics: Sequence[Nic], because: str) -> None:
     physics, most = Counter(nic.physics for nic in nics).most_common(1)[0]
     if most < len(nics):
         others = ", ".join(nic.name for nic in nics if nic.physics != physics)
-        book.warn("net", f"not modelled: NICs with different cables to the node; {others} taken like the others")
+        book.warn("net", f"not modelled: NICs with different cables to the node; {others} are treated like the others")
     book.say("node.nics.count", len(nics), because)
     book.say("node.nics.attach", _attach([nic.on for nic in nics]), because)
     for key, value in physics:
@@ -98,7 +98,7 @@ def _say_nics(book: Notebook, nics: Sequence[Nic], because: str) -> None:
     if rate:
         book.say("node.nics.bandwidth", f"{rate:g}Gbps", because)
     else:
-        words = "no file says how fast NICs are; --set cluster.nic_bandwidth=200Gbps, or a file of the network"
+        words = "no file gives the rate of the NICs; --set cluster.nic_bandwidth=200Gbps, or a file of the network"
         book.leave_open("node.nics.bandwidth", words)
 
 

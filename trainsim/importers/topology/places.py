@@ -80,7 +80,7 @@ def _hosts(book: Notebook, matrix: LinkMatrix, gpus: Sequence[str]) -> list[list
         and len(unknown) == len(gpus)
         and not any(word in ("SYS", "SOC") for word in matrix.cell.values())
     ):
-        book.note("hosts", "nothing says which GPUs share a host: all of them on one")
+        book.note("hosts", "nothing says which GPUs share a host: one host is assumed")
         return [list(matrix.labels)]
     if any(affinity.values()):
         book.use("Affinity", "which GPUs share a host", matrix.header + 1)

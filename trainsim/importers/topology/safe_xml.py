@@ -98,7 +98,7 @@ class _Tree:
     def _refuse(self, name: str, *_: object) -> None:
         raise ScenarioError(
             f"{self.file}:{self.parser.CurrentLineNumber}: a document type (<!DOCTYPE {shorten(name)}>) is not read, "
-            "since it may name other files and grow without end; take the line out"
+            "since it may refer to other files and expand without bound; remove the line"
         )
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:

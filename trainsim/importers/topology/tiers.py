@@ -64,7 +64,7 @@ def fabric_of(book: Notebook, network: SwitchNetwork) -> Seen:
 def _alike(book: Notebook, hosts: Mapping[str, Sequence[Port]]) -> dict[str, Sequence[Port]]:
     """The hosts with the usual number of ports; others are told and left out."""
     if not hosts:
-        raise book.fail("no host hangs on a switch here: nothing can be said of leaves")
+        raise book.fail("no host is attached to a switch here, so leaves cannot be identified")
     usual = Counter(len(ports) for ports in hosts.values()).most_common(1)[0][0]
     kept: dict[str, Sequence[Port]] = {
         name: sorted(ports, key=lambda port: port.name) for name, ports in hosts.items() if len(ports) == usual
@@ -80,7 +80,7 @@ def _rate(book: Notebook, hosts: Mapping[str, Sequence[Port]]) -> float:
     usual = rates.most_common(1)[0][0]
     if len(rates) > 1:
         told = ", ".join(f"{count} of {rate:g} Gb/s" for rate, count in rates.most_common())
-        book.warn("ports", f"not modelled: ports of hosts have different rates ({told}); {usual:g} is taken for all")
+        book.warn("ports", f"not modelled: ports of hosts have different rates ({told}); {usual:g} is used for all")
     return usual
 
 
@@ -96,7 +96,7 @@ def _units(
         return dict(units), True
     if spread != {1}:
         words = (
-            f"not modelled: a host's {nics} NICs are on {' or '.join(map(str, sorted(spread)))} leaves; as if on one"
+            f"not modelled: a host's {nics} NICs are on {' or '.join(map(str, sorted(spread)))} leaves; treated as one"
         )
         book.warn("hosts", words)
     first: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -115,7 +115,7 @@ def _neighbours(cables: Mapping[tuple[str, str], float]) -> dict[str, dict[str, 
 
 def _tell_leaves(book: Notebook, leaves: Sequence[str], ups: Sequence[float], above: Mapping[str, object]) -> None:
     if len(leaves) > 1 and not any(ups):
-        raise book.fail(f"{len(leaves)} switches with hosts, and no cable leads up from any: they are not joined here")
+        raise book.fail(f"{len(leaves)} switches with hosts, and no cable leads up from any: they are not connected")
     if len(leaves) > 1 and max(ups) > (1 + SAME) * min(ups):
         words = f"not modelled: from {min(ups):g} to {max(ups):g} Gb/s lead up from a leaf; the mean is taken"
         book.warn("uplinks", words)
@@ -141,5 +141,5 @@ def _pods(
     sizes = [sum(len(names) for unit, names in units.items() if unit[0] in pod) for pod in pods]
     ups = [sum(r for s in pod & spines for o, r in above[s].items() if o not in pod) for pod in pods]
     if not all(ups):
-        raise book.fail(f"the leaves fall into {len(pods)} parts that are not joined here: give the whole network")
+        raise book.fail(f"the leaves fall into {len(pods)} parts that are not connected: give the whole network")
     return tuple(sizes), sum(ups) / len(ups)

@@ -11,7 +11,7 @@ from trainsim.study.trial import Change
 from trainsim.study.ways import MEMORY, TIME, way
 
 
-@way("attention that keeps no scores", MEMORY)
+@way("attention that stores no scores", MEMORY)
 def fused_attention(scenario: Scenario, job: Job) -> Iterator[Change]:
     """A fused kernel, where scores are kept."""
     if job.training.attention == "eager":

@@ -16,21 +16,21 @@ LONG = 16_384
 """Tokens of a sequence from which on cutting it is worth a try."""
 
 
-@way("more ranks for a sequence", MEMORY, TIME)
+@way("more context parallelism", MEMORY, TIME)
 def more_context_parallelism(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Twice the context parallelism, on the GPUs of half of the replicas."""
     if job.training.sequence_length >= LONG:
         yield _of(scenario, job, 2 * job.parallel.cp)
 
 
-@way("fewer ranks for a sequence", TIME)
+@way("less context parallelism", TIME)
 def less_context_parallelism(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Half of the context parallelism."""
     if job.parallel.cp % 2 == 0:
         yield _of(scenario, job, job.parallel.cp // 2)
 
 
-@way("another way to see all keys", TIME)
+@way("another context-parallel scheme", TIME)
 def other_context_parallelism(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Every other way of context parallelism."""
     for name in context_parallelisms if job.parallel.cp > 1 else ():

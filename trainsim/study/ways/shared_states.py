@@ -24,14 +24,14 @@ def saving_more(strategy: str) -> list[str]:
     return sorted(able, key=lambda name: (len(strategies[name].shares), strategies[name].moves_together))
 
 
-@way("more shared states", MEMORY, TIME)
+@way("more sharding of states", MEMORY, TIME)
 def more_shared(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Every strategy that shares more, if there are replicas."""
     if job.parallel.dp * job.parallel.cp > 1:
         yield from (switched(scenario, name) for name in saving_more(job.sharding.strategy))
 
 
-@way("fewer shared states", TIME)
+@way("less sharding of states", TIME)
 def fewer_shared(scenario: Scenario, job: Job) -> Iterator[Change]:
     """Every strategy than which the job's own saves more memory."""
     yield from (switched(scenario, name) for name in sorted(strategies[job.sharding.strategy].saves_more_than))
