@@ -277,7 +277,7 @@ def test_one_worker_or_stage_alone_is_diagnosed(of: dict[str, int]) -> None:
     slow = table.rows(own)
     slow.duration[np.flatnonzero(late[own])] += 10.0
     one = diagnosed(slow)
-    assert "on no pair of workers in particular" in one.cause
+    assert "but between no particular pair of workers" in one.cause
 
 
 def test_an_operation_longer_than_its_step_is_a_remark_and_no_negative_time() -> None:

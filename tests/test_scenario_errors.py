@@ -109,7 +109,7 @@ CASES = {
         GOOD + "training: {precision: fp32, attention: flash2}\n",
         ["flash2", "does not support fp32", "use eager"],
     ),
-    "layers of selective": (GOOD + "training: {recompute: {mode: selective, layers: 2}}\n", ["only be given with mode: full"]),
+    "layers of selective": (GOOD + "training: {recompute: {mode: selective, layers: 2}}\n", ["with mode: full"]),
     "layers of recompute": (GOOD + "training: {recompute: {mode: full, layers: 13}}\n", ["13 layers", "12 or fewer"]),
     "slow without target": (GOOD + "what_if:\n- slow: {factor: 2}\n", [":4:", "node, gpu, rank, link or nic"]),
     "slow with two": (GOOD + "what_if:\n- slow: {factor: 2, rank: 1, node: 0}\n", ["one thing"]),

@@ -64,7 +64,7 @@ def _numbers(axes: Axes, values: Floats, dark: float) -> None:
 
 def _labels(axes: Axes, columns: list[str], rows: list[str]) -> None:
     """Names of columns and rows, of many some."""
-    for axis, names, title in ((axes.xaxis, columns, "stage"), (axes.yaxis, rows, "dp rank")):
+    for axis, names, title in ((axes.xaxis, columns, "stage"), (axes.yaxis, rows, "DP rank")):
         ticks = range(0, len(names), -(-len(names) // MOST_NAMES))
         axis.set_ticks(list(ticks), [names[k] for k in ticks])
         axis.set_label_text(title, fontsize=9)

@@ -71,14 +71,14 @@ def _operations(diagnosis: Diagnosis) -> Section:
 
 def _places(diagnosis: Diagnosis) -> Section:
     stages = _slowdowns("stage", diagnosis.by_stage, lambda stage: str(stage))
-    replicas = _slowdowns("dp rank", diagnosis.by_replica, lambda rank: str(rank))
+    replicas = _slowdowns("DP rank", diagnosis.by_replica, lambda rank: str(rank))
     return Section("By stage and replica", (stages, replicas))
 
 
 def _workers(diagnosis: Diagnosis) -> Section:
     worst = sorted(diagnosis.by_worker, key=lambda score: -score.slowdown)[:MOST_WORKERS]
     twins = any(score.lane for score in diagnosis.by_worker)
-    columns = (Column("dp rank", align="right"), *([Column("lane", align="right")] if twins else []),
+    columns = (Column("DP rank", align="right"), *([Column("lane", align="right")] if twins else []),
                Column("stage", align="right"), Column("slowdown", align="right"))  # fmt: skip
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (str(one.dp_rank), *([str(one.lane)] if twins else []), str(one.stage), _marked(one.slowdown)) for one in worst
