@@ -434,6 +434,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [(["compare", "a.json", "b.json", "a.json"], "folder"),
+     (["compare", "quickstart", "rank*.json.gz"], "rank*.json.gz: no such file"),
      (["compare", "quickstart", "a.json", "--grid", "x=1"], "--grid"),
      (["show", "trace", "a.json", "--step", "x"], "--step x"), (["show", "trace", "none.json"], "none.json"),
      (["compare", "quickstart", "bloom_3d", "--step", "3"], "--step 3")],

@@ -58,9 +58,13 @@ def step_of(text: str | None) -> int | str | None:
 
 
 def measured_among(names: Sequence[str]) -> list[str]:
-    """Which of *names* are measured traces. Raises ScenarioError for a file that cannot be read."""
+    """Which of *names* are measured traces. Raises ScenarioError for a file that is not there or cannot
+    be read."""
     from trainsim.measured.reading import ENDINGS, is_trace
 
+    for name in names:
+        if name.endswith(ENDINGS) and not Path(name).exists():
+            raise ScenarioError(f"{name}: no such file")
     return [name for name in names if (name.endswith(ENDINGS) or Path(name).is_dir()) and is_trace(name)]
 
 
