@@ -194,7 +194,7 @@ def test_what_only_the_framework_would_take_is_replaced_and_reads_back() -> None
 def test_a_kernel_that_nobody_measured_says_whose_curve_it_goes_by() -> None:
     kernel, note = chosen(H100, training__attention="cudnn-fp8")
     assert kernel == "cudnn-fp8"
-    assert "the curve of cudnn stands in" in note
+    assert "the curve of cudnn is used" in note
     assert chosen(H100, training__attention="flash3") == ("flash3", "")
 
 

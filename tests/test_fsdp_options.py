@@ -291,7 +291,7 @@ def test_what_nobody_can_do_is_refused(framework: str, changes: dict[str, Any], 
 def test_what_is_no_value_is_refused(option: str, value: object, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         sharded(**{option: value}).resolve()
-    with pytest.raises(InvalidPlan, match="fsdp, hsdp have"):
+    with pytest.raises(InvalidPlan, match="fsdp, hsdp support it"):
         scenario(sharding__strategy="zero1", sharding__units="model").resolve()
 
 

@@ -425,7 +425,7 @@ def test_the_profile_follows_what_the_arguments_show_and_says_why(arguments: str
         (f"{BASE} --position-embedding-type rope2", "not known"),
         (f"{BASE} --hybrid-override-pattern M-M*", "state-space layers are not simulated"),
         (f"{BASE} --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 't|E|t|L'", "first or last stage"),
-        (f"{BASE} --pipeline-model-parallel-layout '(((t'", "no layout"),
+        (f"{BASE} --pipeline-model-parallel-layout '(((t'", "is not a layout"),
         (f"{BASE} --pipeline-model-parallel-layout '((((((E*9)*99)*99)*99)*99)*99)*99'", "too many layers"),
     ],
 )

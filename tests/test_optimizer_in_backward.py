@@ -134,7 +134,7 @@ def test_what_cannot_be_says_why(changes: dict[str, Any], words: list[str]) -> N
 
 def test_clipping_is_noted() -> None:
     one = scenario(**PYTORCH, sharding__strategy="fsdp", **EARLY)
-    assert "clipped" in one.resolved["derived"]["training.optimizer_in_backward"]
+    assert "clipping" in one.resolved["derived"]["training.optimizer_in_backward"]
     assert Scenario.from_dict(one.resolved).resolve() == one.resolve()
 
 

@@ -131,7 +131,7 @@ def test_parts_of_published_runs_come_back_too() -> None:
 
 
 def test_what_has_no_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ts.TrainsimError, match="no function of trainsim"):
+    with pytest.raises(ts.TrainsimError, match="not a function of trainsim"):
         Runner(keep=lambda result: result.step_time, store=tmp_path / "a.sqlite")
 
 
