@@ -94,7 +94,7 @@ def test_what_others_keep_is_taken_from_the_capacity_and_told(written: object, k
     assert data["capacity_bytes"] + data["reserved_bytes"] == pytest.approx(usable)
     assert data["gpu_bytes"] == 80 * GIB
     told = " ".join(str(block) for section in memory_sections(some) for block in section.blocks)
-    assert "others keep" in told
+    assert "other processes hold" in told
     assert "beyond reserved_memory" in told
     assert some.scenario["cluster"]["reserved_memory"] == written
     assert Scenario.from_dict(dict(some.scenario)).run().memory.capacity == some.memory.capacity

@@ -117,7 +117,7 @@ def test_gpus_in_all_are_nodes_or_a_part_of_one(gpus: int, topology: str, nodes:
         ({"gpus": 16, "nodes": 4}, r"16 GPUs are 2 nodes of 8, and cluster.nodes says 4.*gpus=32"),
         ({"gpus": 4, "nodes": 2}, "leave nodes out for a part of one node"),
         ({"gpus": 2, "gpus_per_node": 4}, "leave gpus_per_node out"),
-        ({"gpus": 12, "gpus_per_node": 8}, "8 or 16 would be"),
+        ({"gpus": 12, "gpus_per_node": 8}, "8 or 16 would"),
         ({"gpus": 0}, "gpus"),
         ({"gpus": "many"}, "whole number"),
     ],
