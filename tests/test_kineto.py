@@ -331,6 +331,16 @@ def test_a_measured_step_is_written_under_its_own_names(run, tmp_path):
     assert len(spans) == sum(len(trace.spans(0, chain).label) for chain in trace.chain_names(0))
 
 
+def test_files_of_an_earlier_run_do_not_stay_beside_those_of_this_one(tmp_path, capsys):
+    from trainsim.cli import main
+
+    for ranks in ("0,1", "1"):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", "quickstart", "--files", "kineto", "--ranks", ranks, "--out", str(tmp_path)])
+        assert not ended.value.code
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == ["rank-1.json.gz"]
+
+
 @pytest.mark.parametrize("words", [["--files", "result"], ["--files", "kineto,none"]])
 def test_ranks_without_files_that_have_them_are_refused(words, capsys):
     from trainsim.cli import main

@@ -245,6 +245,14 @@ def test_steps_are_chosen(tmp_path: Path) -> None:
     assert micro({"compute": whole.breakdown["compute"]}) == {"compute": 900.0}
 
 
+def test_events_without_usable_times_are_counted(tmp_path: Path) -> None:
+    data = job()
+    data["traceEvents"] += [x("kernel", "gemm", 5.0, length, 7) for length in (-1.0, float("nan"))]
+    result = ts.read_trace(written(data, tmp_path / "t.json"))
+    assert any("2 events without a usable ts or dur" in warning for warning in result.warnings)
+    assert micro(result.breakdown) == EXPECTED
+
+
 @pytest.mark.parametrize("part", [0.5, 0.8, 0.99])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_that_is_cut_off_gives_what_is_before(part: float, packed: bool, tmp_path: Path) -> None:

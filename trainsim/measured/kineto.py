@@ -18,7 +18,7 @@ from trainsim.measured.process_groups import ProcessGroups
 from trainsim.measured.reader import TraceRequest
 from trainsim.measured.spans import MeasuredSpan, trace_of_spans
 from trainsim.measured.trace_events import NANOSECOND, TraceFile
-from trainsim.units import format_time
+from trainsim.units import format_number_of, format_time
 
 MUCH_CUT = 0.001
 """Part of the step from which on kernels that overlap on one chain are worth a warning."""
@@ -27,7 +27,8 @@ MUCH_APART = 0.01
 
 
 class ProfiledFile(NamedTuple):
-    """What is kept of a file: activities by rank, steps, what it says of its job, its GPU, and why it ends early."""
+    """What is kept of a file: activities by rank, steps, what it says of its job, its GPU, why it ends early, and how
+    many of its events have no usable times."""
 
     shown: str
     by_rank: dict[int, list[GpuActivity]]
@@ -35,12 +36,15 @@ class ProfiledFile(NamedTuple):
     distributed: Mapping[str, Any]
     gpu: str
     fault: str
+    damaged: int
 
 
 def profiled(trace: TraceFile) -> ProfiledFile:
     """What is kept of *trace*."""
     found = activities_of(trace)
-    return ProfiledFile(trace.shown, found.by_rank, found.marks, trace.distributed, trace.gpu, trace.fault)
+    return ProfiledFile(
+        trace.shown, found.by_rank, found.marks, trace.distributed, trace.gpu, trace.fault, trace.damaged
+    )
 
 
 def measured(files: Sequence[ProfiledFile], request: TraceRequest) -> MeasuredTrace:
@@ -168,7 +172,12 @@ def _begun(common: Sequence[Any], clocks: Clocks) -> dict[int, int]:
 
 
 def _faults(files: Sequence[ProfiledFile]) -> list[str]:
-    return [f"{file.shown} ends early ({file.fault}): everything before that is read" for file in files if file.fault]
+    cut = [f"{file.shown} ends early ({file.fault}): everything before that is read" for file in files if file.fault]
+    return cut + [
+        f"{file.shown}: {format_number_of(file.damaged, 'event')} without a usable ts or dur, left out"
+        for file in files
+        if file.damaged
+    ]
 
 
 def _doubts(clocks: Clocks, common: int, cut: float, duration: float) -> list[str]:

@@ -26,7 +26,8 @@ SMALL = 1 << 20
 WORTH = 0.005
 """Part of the step from which on a difference is worth a line."""
 
-
+FAR = 4.0
+"""A factor beyond which constants are unlikely to be what is wrong."""
 HOST_POWER = 4.0
 """What the host adds to a block of kernels grows with about this power of its own time, while that is the shorter."""
 
@@ -50,7 +51,8 @@ class Mending:
             return f"only in {self.alone}: are the two the same job?"
         if not self.key:
             return "follows from the rest: no constant of its own"
-        return f"{self.key} times {self.factor:.3g}"
+        doubt = "" if 1.0 / FAR <= self.factor <= FAR else "; so far off, are the two the same job?"
+        return f"{self.key} times {self.factor:.3g}{doubt}"
 
 
 Uses = Mapping[CollectiveKey, CollectiveUse]

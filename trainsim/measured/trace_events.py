@@ -78,7 +78,8 @@ class Arrow(NamedTuple):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TraceFile:
     """The events of a file in the order in which they begin, its arrows between a forward and its backward, names of
-    processes (by pid) and of threads, and what is said of the whole. ``fault`` says why it ends early, if it does."""
+    processes (by pid) and of threads, and what is said of the whole. ``fault`` says why it ends early, if it does;
+    ``damaged`` counts the events that were left out because their times are none."""
 
     shown: str
     events: tuple[Event, ...]
@@ -87,6 +88,7 @@ class TraceFile:
     threads: Mapping[tuple[str, str], str]
     info: Mapping[str, Any]
     fault: str = ""
+    damaged: int = 0
 
     @property
     def gpu(self) -> str:
@@ -114,7 +116,7 @@ def trace_of(shown: str, text: FileText) -> TraceFile:
     fault = walk.fault or ("" if text.whole else "the file is cut off")
     return TraceFile(
         shown=shown, events=tuple(events), arrows=tuple(walk.arrows), processes=walk.processes, threads=walk.threads,
-        info=walk.info, fault=fault,
+        info=walk.info, fault=fault, damaged=walk.damaged,
     )  # fmt: skip
 
 
@@ -130,6 +132,7 @@ class _EventWalk:
         self.info: dict[str, Any] = {}
         self.found = False
         self.fault = ""
+        self.damaged = 0
         self._edges: list[tuple[int, int, bool, Mapping[str, Any]]] = []
         self._words: dict[str, str] = {}
 
@@ -207,7 +210,10 @@ class _EventWalk:
 
     def _event(self, entry: Mapping[str, Any], begin: int | None, length: int | None) -> Event | None:
         kind = self._word(str(entry.get("cat", "")).lower())
-        if begin is None or length is None or length < 0 or kind in LEFT_OUT:
+        if kind in LEFT_OUT:
+            return None
+        if begin is None or length is None or length < 0:
+            self.damaged += 1
             return None
         args = {self._word(key): value for key, value in mapping(entry.get("args")).items() if key not in UNREAD}
         return Event(

@@ -58,7 +58,9 @@ def save(
     if path := paths.get("trace"):
         result.to_chrome(path, ranks=result.pipeline if whole_trace and ranks is None else ranks)
     if path := paths.get("kineto"):
-        result.to_kineto(path, ranks=ranks)
+        written = result.to_kineto(path, ranks=ranks)
+        for earlier in {*path.glob("rank-*.json.gz")} - {*written}:  # whoever reads the folder would mix two runs
+            earlier.unlink()
     if pictures := [paths[kind] for kind in ("gantt", "svg") if kind in paths]:
         save_pictures(result.gantt(), pictures)
     if path := paths.get("links"):
