@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WORTH = 5e-4
 """Part of the step from which on a wait is worth a line."""
 
-NO_STAGES = "idle: waiting for other ranks"
+NO_STAGES = "idle: nothing runs"
 """What the bubble is where there is no pipeline."""
 
 
