@@ -48,9 +48,9 @@ def shrink(notebook: NotebookNode) -> None:
 def execute(path: Path) -> None:
     """Run the notebook at *path* with this interpreter and store its outputs in it. Raises what a cell raises."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": path.parent}}
-    ).execute()
+    where = {"metadata": {"path": path.parent}}
+    # What a cell prints comes in as many pieces as time has it: they are stored as one.
+    NotebookClient(notebook, timeout=600, kernel_name="python3", coalesce_streams=True, resources=where).execute()
     shrink(notebook)
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, path)
