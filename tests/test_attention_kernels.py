@@ -186,7 +186,7 @@ def test_a_kernel_that_does_not_run_is_refused(gpu: str, kernel: str) -> None:
 def test_what_only_the_framework_would_take_is_replaced_and_reads_back() -> None:
     kernel, note = chosen("v100-sxm2-32gb", framework="neutral")
     assert kernel == "xformers"
-    assert "neutral takes flash2, which needs Ampere (sm80)" in note
+    assert "neutral uses flash2, which needs Ampere (sm80)" in note
     run = scenario(cluster__gpu="v100-sxm2-32gb", training__precision="fp16", framework="neutral")
     assert type(run).from_dict(run.resolved).resolve().training.attention == "xformers"
 

@@ -136,7 +136,7 @@ def test_sweep_writes_its_table(small: str, capsys: pytest.CaptureFixture[str]) 
     lines = Path("table.csv").read_text().splitlines()
     assert lines[0].startswith("parallel.tp,step_time_s,tokens_per_s")
     assert len(lines) == 4
-    assert "4 heads do not divide" in lines[3]
+    assert "4 heads are not divisible" in lines[3]
     assert status(*words, "--json") == 0
     out = capsys.readouterr().out
     assert len(json.loads(out.splitlines()[-1])["rows"]) == 3

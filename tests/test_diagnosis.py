@@ -211,7 +211,7 @@ def test_garbage_collection_and_launch_delays_are_named() -> None:
 def test_a_job_that_is_even_has_no_straggler() -> None:
     one = diagnosed(job(JobShape(dp=2, pp=4), took=NOISE))
     assert not one.found
-    assert one.cause.startswith("No straggler: a step takes 1.00 times the ideal one")
+    assert one.cause.startswith("No straggler: a step takes 1.00 times as long as the ideal one")
 
 
 def test_moving_layers_is_tried_and_counted() -> None:

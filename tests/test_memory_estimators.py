@@ -385,7 +385,7 @@ def test_a_misspelled_argument_finds_its_name(name: str) -> None:
         ({"group_query_attention": True}, InvalidPlan, "num_query_groups"),
         ({"world_size": 8, "data_parallel_size": 4}, InvalidPlan, "world_size = 8"),
         ({"world_size": 9, "tensor_model_parallel_size": 2}, InvalidPlan, "world_size = 9"),
-        ({"num_experts": 8, "expert_model_parallel_size": 8}, InvalidPlan, "1 GPUs do not divide"),
+        ({"num_experts": 8, "expert_model_parallel_size": 8}, InvalidPlan, "1 GPUs are not divisible"),
         ({"num_experts": 8, "moe_layer_freq": [1, 0]}, InvalidPlan, "2 entries for num_layers = 24"),
         ({"global_batch_size": 7}, InvalidPlan, "global_batch_size = 7"),
     ],
@@ -396,7 +396,7 @@ def test_bad_arguments_of_the_report(arguments: dict[str, Any], error: type[Trai
 
 
 def test_arguments_that_are_no_mapping() -> None:
-    with pytest.raises(InvalidPlan, match="no mapping"):
+    with pytest.raises(InvalidPlan, match="not a mapping"):
         megatron_theoretical([1, 2])  # type: ignore[arg-type]
 
 

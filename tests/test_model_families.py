@@ -87,7 +87,7 @@ def test_a_configuration_can_be_a_base(tmp_path: Path) -> None:
         ({"model_type": "qwen2_moe", "architectures": ["Qwen3MoeForCausalLM"]}, "change the one that is wrong"),
         ({"model_type": "llama", "hidden_size": "4096"}, "hidden_size is '4096'"),
         ({"model_type": "llama", "hidden_act": "gelu_neww"}, "did you mean 'gelu_new'"),
-        ({"model_type": "llama", "num_attention_heads": 3}, "does not divide"),
+        ({"model_type": "llama", "num_attention_heads": 3}, "is not divisible"),
         ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "one entry for each"),
         ({"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["other"]}, "'other' is not simulated"),
         ({"model_type": "mpt", "attn_config": {"attn_type": "grouped_query_attention"}}, "not simulated"),

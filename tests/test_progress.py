@@ -165,7 +165,7 @@ def test_who_does_not_wait_is_told_nothing(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_reason_names_what_is_large_and_fields_that_make_it_smaller() -> None:
     assert why_long(small()) == (
-        "This takes a while: 8 microbatches through 8 layers, kernel by kernel. Quicker: simulation.detail: block."
+        "This will take a while: 8 microbatches through 8 layers, kernel by kernel. Faster: simulation.detail: block."
     )
     long = why_long(small(training__global_batch=20000, simulation={"detail": "block", "fold": False, "steps": 3}))
     assert "10,000 microbatches of 3 steps each through 8 layers, on each of 16 ranks by itself" in long

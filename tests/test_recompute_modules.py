@@ -63,7 +63,7 @@ def test_tokens_are_sent_again_with_the_whole_mixture() -> None:
 def test_bad_modules() -> None:
     with pytest.raises(ScenarioError, match="Did you mean 'moe_act'"):
         run({"mode": "selective", "modules": ["moe_akt"]})
-    with pytest.raises(InvalidPlan, match="mode: selective only"):
+    with pytest.raises(InvalidPlan, match="only be given with mode: selective"):
         run({"mode": "full", "modules": ["moe_act"]})
     with pytest.raises(ScenarioError, match="take shared_experts out of training"):
         run({"mode": "selective", "modules": ["shared_experts"]}, moe={"shared_overlap": True})

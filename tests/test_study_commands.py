@@ -92,7 +92,7 @@ def test_one_bad_value_does_not_stop_a_compare(small: None, capsys: pytest.Captu
     assert status(*words) == 0
     out = capsys.readouterr().out
     assert "Not run" in out
-    assert "16 heads do not divide" in out
+    assert "16 heads are not divisible" in out
     assert status(*words, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert len(data["runs"]) == 2

@@ -70,7 +70,7 @@ def test_a_heat_map_has_the_number_of_every_cell_and_why_others_are_empty() -> N
     shown = [QUANTITIES["step_time_s"].text(p.ran.step_time) for p in points if p.ran]
     assert sorted(texts) == sorted([*shown, "(1)", "(1)"])
     notes = " ".join(text.get_text() for text in figure.texts)
-    assert "(1) such as: 0 heads do not divide" in notes
+    assert "(1) such as: 0 heads are not divisible" in notes
     bold = [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"]
     assert bold == [QUANTITIES["step_time_s"].text(min(p.ran.step_time for p in points if p.ran and p.fits))]
 

@@ -8,8 +8,6 @@ The model is CM02 without its corrections for TCP: bandwidth is shared max-min f
 import json
 import sys
 
-from simgrid import Actor, Engine, LinkInRoute, Mailbox, NetZone, this_actor
-
 SETTINGS = (
     "network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:0", "network/weight-S:0",
     "network/bandwidth-factor:1", "network/latency-factor:1", "network/loopback-lat:0", "contexts/factory:thread",
@@ -17,6 +15,8 @@ SETTINGS = (
 
 
 def main() -> None:
+    from simgrid import Actor, Engine, LinkInRoute, NetZone
+
     asked = json.load(sys.stdin)
     engine = Engine([sys.argv[0], *(f"--cfg={setting}" for setting in SETTINGS), "--log=root.thres:critical"])
     zone = NetZone.create_full_zone("machine")
@@ -34,11 +34,15 @@ def main() -> None:
 
 
 def _send(k, flow):
+    from simgrid import Mailbox, this_actor
+
     this_actor.sleep_for(flow["start"])
     Mailbox.by_name(f"flow{k}").put("bytes", int(flow["bytes"]))
 
 
 def _receive(k, ends):
+    from simgrid import Engine, Mailbox
+
     Mailbox.by_name(f"flow{k}").get()
     ends[k] = Engine.clock
 

@@ -71,7 +71,7 @@ def tensor_parallel(
 
     >>> print(tensor_parallel(tp=3, heads=112, kv_heads=112, ffn_hidden=57344, sequence_length=2048,
     ...                       sequence_parallel=False).message)
-    112 heads do not divide by tp=3; tp=1, 2, 4, 7, 8, 14, 16, 28, ... would
+    112 heads are not divisible by tp=3; tp=1, 2, 4, 7, 8, 14, 16, 28, ... would
     """
     cut = [("heads", heads), ("columns of the MLP (ffn_hidden)", ffn_hidden)]
     if sequence_parallel:
@@ -115,7 +115,7 @@ def batches(*, global_batch: int, micro_batch: int, dp: int) -> Fault | None:
     """global_batch = micro_batch x dp x accumulation.
 
     >>> print(batches(global_batch=2048, micro_batch=3, dp=8).message)
-    2048 sequences do not divide by micro_batch 3 x dp 8 = 24; global_batch=2040, 2064 would, or micro_batch=1, 2, 4, 8, 16 would
+    2048 sequences are not divisible by micro_batch 3 x dp 8 = 24; global_batch=2040, 2064 would, or micro_batch=1, 2, 4, 8, 16 would
     """  # noqa: E501
     step = micro_batch * dp
     if global_batch % step == 0:
@@ -133,7 +133,7 @@ def micro_batches(*, global_batch: int, accumulation: int, dp: int) -> Fault | N
     """micro_batch = global_batch / (dp x accumulation).
 
     >>> print(micro_batches(global_batch=20, accumulation=8, dp=4).message)
-    20 sequences do not divide by dp 4 x gradient_accumulation 8 = 32; gradient_accumulation=1, 5 would, or global_batch=32
+    20 sequences are not divisible by dp 4 x gradient_accumulation 8 = 32; gradient_accumulation=1, 5 would, or global_batch=32
     """  # noqa: E501
     step = dp * accumulation
     if global_batch % step == 0:
@@ -200,7 +200,7 @@ def node_count(*, gpus: int, each: int, nodes: int | None, fixed: bool) -> Fault
     """GPUs in all are whole nodes of *each*, or a part of one; *fixed*: the scenario says how many a node has.
 
     >>> print(node_count(gpus=20, each=8, nodes=None, fixed=False).message)
-    20 GPUs are no whole nodes of 8; 16 or 24 would be, or another gpus_per_node
+    20 GPUs do not fill whole nodes of 8; 16 or 24 would, or another gpus_per_node
     >>> print(node_count(gpus=16, each=8, nodes=4, fixed=False).message)
     16 GPUs are 2 nodes of 8, and cluster.nodes says 4; leave one of them out, or gpus=32
     >>> node_count(gpus=4, each=8, nodes=None, fixed=False)

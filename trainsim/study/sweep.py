@@ -117,7 +117,7 @@ def sweep(
 
     >>> table = sweep("quickstart", {"parallel.tp": [2, 3, 4]}, where="parallel.tp < 4")
     >>> table.error[1]
-    'parallel.tp = 3: 32 heads do not divide by tp=3; tp=1, 2, 4, 8, 16, 32 would'
+    'parallel.tp = 3: 32 heads are not divisible by tp=3; tp=1, 2, 4, 8, 16, 32 would'
     >>> len(table), table.attrs["left_out"]
     (2, 1)
     """

@@ -160,8 +160,8 @@ def refusals(reasons: Sequence[str]) -> tuple[RefusedPoints, ...]:
 def kind_of(reason: str) -> str:
     """*reason* without its numbers.
 
-    >>> kind_of("parallel.tp = 3: 32 heads do not divide by tp=3; tp=1, 2, 4 would")
-    'parallel.tp = #: # heads do not divide by tp=#; tp=# would'
+    >>> kind_of("parallel.tp = 3: 32 heads are not divisible by tp=3; tp=1, 2, 4 would")
+    'parallel.tp = #: # heads are not divisible by tp=#; tp=# would'
     """
     return re.sub(r"\d+(?:[.,]? ?\d+)*", "#", reason)
 
