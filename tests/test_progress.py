@@ -168,6 +168,6 @@ def test_the_reason_names_what_is_large_and_fields_that_make_it_smaller() -> Non
         "This will take a while: 8 microbatches through 8 layers, kernel by kernel. Faster: simulation.detail: block."
     )
     long = why_long(small(training__global_batch=20000, simulation={"detail": "block", "fold": False, "steps": 3}))
-    assert "10,000 microbatches of 3 steps each through 8 layers, on each of 16 ranks by itself" in long
+    assert "10,000 microbatches of 3 steps each through 8 layers, on each of 16 ranks separately" in long
     assert all(word in long for word in ("simulation.fold", "simulation.steps", "training.global_batch"))
     assert "simulation.detail" not in long
