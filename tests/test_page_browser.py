@@ -24,8 +24,9 @@ OPTIONS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 NASTY = """</script><img src=x onerror="document.title='broken'">'"&"""
-SMOOTH_MS = 16.0
-"""A redraw takes no longer, so that sixty a second are possible."""
+SMOOTH_MS = 80.0
+"""A redraw takes no longer, even on a machine that draws without a GPU beside other work; a quiet one takes 2 to 9 ms,
+and one that looked at every span would take seconds."""
 
 
 @pytest.fixture(scope="module")
