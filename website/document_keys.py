@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_origin
 
-import yaml
-
 from trainsim.documents.building import keys_of
 from trainsim.documents.catalogue import Catalogue
 from trainsim.documents.part import REQUIRED as HAS_NO_DEFAULT
@@ -24,7 +22,7 @@ from trainsim.hardware.kernel_constants import (
 from trainsim.models.weight_types import WEIGHT_TYPES, WeightType
 from trainsim.optimizers import OPTIMIZERS, Optimizer
 from website.descriptions import descriptions
-from website.key import REQUIRED, Key, table
+from website.key import LONGEST, REQUIRED, Key, table, written
 from website.words import of_type, section_in
 
 COMMON = (
@@ -35,7 +33,6 @@ COMMON = (
 )
 """What every data file may have beside its own keys."""
 NAMED = re.compile(r"``(\w+)``")
-LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +124,9 @@ def _default(value: Any) -> str:
         return "each its own"
     if value in ({}, (), ""):
         return "empty"
-    return "left out" if value is None else f"`{yaml.safe_dump(value).removesuffix('...' + chr(10)).strip()}`"
+    return "left out" if value is None else f"`{written(value)}`"
 
 
 def _example(name: str, value: Any) -> str:
-    text = "" if value is None else yaml.safe_dump(value, default_flow_style=True, width=500, sort_keys=False)
-    text = text.removesuffix("...\n").strip()
+    text = "" if value is None else written(value)
     return f"`{name}: {text}`" if text and len(text) <= LONGEST else ""

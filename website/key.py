@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 REQUIRED = "needed"
+LONGEST = 60
+"""Letters of an example that a table has room for."""
 
 
 class Key(NamedTuple):
@@ -42,6 +46,16 @@ def _row(cells: Iterable[str]) -> str:
 def cell(text: str) -> str:
     """*text* in a table."""
     return text.replace("|", "\\|").replace("``", "`").replace("\n", " ")
+
+
+def written(value: Any) -> str:
+    """A value as YAML has it, on one line.
+
+    >>> written({"a": [1, 2]}), written(True)
+    ('{a: [1, 2]}', 'true')
+    """
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=500)
+    return text.removesuffix("...\n").strip()
 
 
 def sentence(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import trainsim
 from website.descriptions import descriptions
-from website.key import sentence
+from website.key import cell, sentence
 
 INTRO = """# The Python API
 
@@ -75,7 +75,7 @@ def _first(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    return ROLE.sub(r"`\1`", " ".join(text.split())).replace("|", "\\|")
+    return cell(" ".join(text.split()))
 
 
 def _signature(thing: Any, name: str) -> str:

@@ -18,7 +18,7 @@ from trainsim.scenario.schema import ClusterSpec, ScenarioSpec
 from trainsim.scenario.sharding_section import ShardingSpec, sharding_section
 from trainsim.sharding import strategies
 from website.descriptions import descriptions
-from website.key import REQUIRED, Key, table
+from website.key import LONGEST, REQUIRED, Key, table, written
 from website.links import ROOT
 from website.words import of_type, section_in
 
@@ -31,7 +31,6 @@ it is from that scenario or model, which ships.
 """
 EXAMPLES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "examples.yaml").read_text(encoding="utf-8"))
 """Values for keys that no scenario or model has which ships."""
-LONGEST = 60
 
 
 def page() -> str:
@@ -89,14 +88,7 @@ def _default(field: FieldInfo) -> str:
         return "empty"
     if value is None:
         return "left out"
-    return f"`{_written(value)}`"
-
-
-def _written(value: Any) -> str:
-    """A value as YAML has it, on one line."""
-    plain = list(value) if isinstance(value, tuple) else value
-    text: str = yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=200)
-    return text.removesuffix("...\n").strip()
+    return f"`{written(list(value) if isinstance(value, tuple) else value)}`"
 
 
 def _example(path: str, field: FieldInfo | None) -> str:
@@ -106,7 +98,7 @@ def _example(path: str, field: FieldInfo | None) -> str:
     value = EXAMPLES.get(path)
     if value is None and field is not None:
         value = next((v for v in _words_of(field.annotation) if v != field.default), None)
-    return "" if value is None else f"`{key}: {_written(value)}`"
+    return "" if value is None else f"`{key}: {written(value)}`"
 
 
 def _words_of(hint: Any) -> Iterator[Any]:
@@ -123,7 +115,7 @@ def _used(path: str) -> str:
     """The first scenario that ships with a value at *path*, and that value."""
     for name, data in _shipped().items():
         for value in _at(data, path.split(".")):
-            text = _written(value)
+            text = written(value)
             if len(text) <= LONGEST and value is not None:
                 return f"`{path.rpartition('.')[2].removesuffix('[]')}: {text}` in {name}"
     return ""

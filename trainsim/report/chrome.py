@@ -4,7 +4,7 @@ Format: "Trace Event Format" of the Chromium project; complete events (``ph: X``
 names and arguments are those of the PyTorch profiler. A process per rank, a thread per CUDA stream, or several where
 spans overlap; passes above their kernels; arrows from a message's sender to the pass that waited for it. All times lie
 on one grid of nanoseconds, so that a span ends exactly where its neighbour starts: Perfetto drops events that cross
-another of their thread. LaunchTimes are left out: they would make the file three times as large (``report/kineto.py``).
+another of their thread. Launches are left out: they would make the file three times as large (``report/kineto.py``).
 """
 
 from __future__ import annotations

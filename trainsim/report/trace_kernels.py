@@ -17,7 +17,14 @@ from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.contracts.groups import Group, Messages, Peers
 from trainsim.contracts.instructions import SEND, Payload
 from trainsim.contracts.record import Label
-from trainsim.report.kernel_names import collective_name, compute_name, copy_name, number_type, recorded_name
+from trainsim.report.kernel_names import (
+    NumberType,
+    collective_name,
+    compute_name,
+    copy_name,
+    number_type,
+    recorded_name,
+)
 from trainsim.report.trace_file import quoted
 
 KERNEL, COPY, HOST = "kernel", "gpu_memcpy", "cpu_op"
@@ -114,15 +121,16 @@ class JobKernels(Kernels):
         self.sums = job.sum_bytes
 
     def _collective(self, label: Label, operation: str) -> str:
-        return collective_name(operation, self._number(label.kind, operation))
+        name, _ = self._number(label.kind, operation)
+        return collective_name(operation, name)
 
     def _kernel(self, label: Label) -> str:
         return compute_name(label.name, label.kind, self.chip, self.number)
 
-    def _number(self, kind: str, operation: str) -> str:
+    def _number(self, kind: str, operation: str) -> tuple[str, NumberType]:
         """The type of the numbers that are sent: sums of gradients have one of their own."""
         reduced = kind == "dp" and operation in ("all_reduce", *SCATTERED)
-        return number_type(self.precision, self.sums if reduced else None)[0]
+        return number_type(self.precision, self.sums if reduced else None)
 
     def record(self, label: Label, rank: int) -> dict[str, Any]:
         operation = self.shown(label).operation
@@ -143,7 +151,7 @@ class JobKernels(Kernels):
     def _sizes(self, kind: str, operation: str, nbytes: float, size: int) -> dict[str, Any]:
         """Elements that go in and come out, of a buffer of *nbytes* in a group of *size*; counted in bytes where they
         are no whole numbers."""
-        _, number = number_type(self.precision, {"fp32": 4.0}.get(self._number(kind, operation), 2.0))
+        _, number = self._number(kind, operation)
         if nbytes % (number.nbytes * size):
             _, number = number_type(self.precision, 1.0)
         whole = round(nbytes / number.nbytes)

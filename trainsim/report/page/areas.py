@@ -19,6 +19,8 @@ from trainsim.report.style import MEMORY, PARTS
 
 MOMENTS, BINS = 800, 500
 """Moments of a chart of memory, and windows of one of a link."""
+TOP = 1.02
+"""The upper end of a chart of a link: a full one does not touch the edge."""
 
 
 def memory_data(result: Analysis) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def link_data(result: Analysis) -> dict[str, Any]:
         series.append(_series(row.kind, alike(row), words, edges[:-1], end) | {"parts": parts})
     lines = [{"name": f"{NEARLY_FULL:.0%} of what transfers reach", "value": NEARLY_FULL}]
     return {
-        "title": "How full the busiest links are over time", "choice": "link", "unit": "share", "top": 1.02,
+        "title": "How full the busiest links are over time", "choice": "link", "unit": "share", "top": TOP,
         "lines": lines, "series": series,
     }  # fmt: skip
 

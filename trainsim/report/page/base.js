@@ -135,7 +135,7 @@ function sharpCanvas(attributes, height, draw) {
   };
   new ResizeObserver(redraw).observe(document.querySelector("main"));
   document.addEventListener("theme", redraw);
-  return { canvas, redraw, paint };
+  return { canvas, redraw };
 }
 
 /** The place of the pointer in an element. */

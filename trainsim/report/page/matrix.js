@@ -14,7 +14,7 @@ views.matrix = (root, data) => {
   for (const table of tables) table.forEach((bytes, k) => { whole[k] += bytes; });
   let shown = whole;
   let pointed = -1;
-  const around = element("div", { class: "canvas matrix" });
+  const around = element("div", { class: "canvas" });
   const side = () => Math.min(460, around.clientWidth || 460);
   const surface = sharpCanvas({ role: "img", "aria-label": data.title }, side, (context, width, height) => {
     drawMatrix(context, { shown, n, size: height - MATRIX_EDGE, names: data.names, pointed });

@@ -7,7 +7,7 @@ const AXIS_HEIGHT = 24;
 const LEAST_WINDOW = 50; // ns
 const ROOM_FOR_TEXT = 30; // CSS pixels
 
-views.timeline = (root, data, still) => {
+views.timeline = (root, data) => {
   const view = new Timeline(root, data);
   controls(view);
   view.recolour();
@@ -177,8 +177,6 @@ class Timeline {
       if (row.top < this.scroll || row.top + row.tall > this.scroll + room) this.roll(row.top - room / 2 - this.scroll);
     }
   }
-
-
 
   /** Sums colours anew: after a kind was switched, or a search. */
   recolour() {

@@ -7,7 +7,7 @@ function sumColours(lane, colours, weightOf) {
   const sums = lane.sums || (lane.sums = [0, 1, 2, 3].map(() => new Float64Array(n + 1)));
   const [red, green, blue, time] = sums;
   for (let k = 0; k < n; k++) {
-    const weight = (lane.end[k] - lane.start[k]) * (weightOf ? weightOf(lane, k) : 1);
+    const weight = (lane.end[k] - lane.start[k]) * weightOf(lane, k);
     const colour = 3 * lane.label[k];
     red[k + 1] = red[k] + weight * colours[colour];
     green[k + 1] = green[k] + weight * colours[colour + 1];

@@ -10,6 +10,8 @@ from trainsim.units import format_time
 
 NAMED, WORTH = 3, 0.02
 """Rows of the breakdown that are named, and the part of the step from which on one is worth a word."""
+USEFUL = ("compute", "prefill", "decode", "scoring")
+"""Rows of the breakdown that are forward and backward passes."""
 
 
 @section("in short", place=1, shown_by=(PAGE,), needs=Analysis)
@@ -29,8 +31,8 @@ def _sentences(result: Analysis) -> list[str]:
     largest = [(name, value) for name, value in rows if value > WORTH * step][:NAMED]
     named = ", ".join(f"{value / step:.0%} {TITLES[name]} ({name})" for name, value in largest)
     out = [f"A step takes {format_time(result.step_time)}: {named}."] if named else []
-    useful = sum(result.breakdown.get(name, 0.0) for name in ("compute", "prefill", "decode", "scoring"))
-    lost = [(name, value) for name, value in rows if name not in ("compute", "prefill", "decode", "scoring")]
+    useful = sum(result.breakdown.get(name, 0.0) for name in USEFUL)
+    lost = [(name, value) for name, value in rows if name not in USEFUL]
     if lost and lost[0][1] > WORTH * step:
         name, value = lost[0]
         beside = f"{1 - useful / step:.0%} of the step is not forward and backward"
