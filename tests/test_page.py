@@ -21,7 +21,9 @@ from trainsim.analysis.communication import WHOLE, WIRE
 from trainsim.analysis.kinds import COMMUNICATION
 from trainsim.analysis.pairs import who_sends
 from trainsim.contracts.groups import Messages
+from trainsim.contracts.instructions import SEND
 from trainsim.report.html import page
+from trainsim.report.page.areas import link_data, memory_data
 from trainsim.report.page.assets import script
 from trainsim.report.page.columns import packed, packed_parts
 from trainsim.report.page.spans import timeline_data
@@ -38,6 +40,10 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "jitter": {"simulation.detail": "block", "simulation.jitter": {"gpu": 0.02, "kernel": 0.05}},
     "several steps": {"simulation.detail": "block", "simulation.steps": 2},
 }
+
+
+WORDS = ("name", "kind", "carries")
+"""What is known of a label, as far as it is looked at."""
 
 
 def unpacked(column: dict[str, Any]) -> npt.NDArray[Any]:
@@ -98,6 +104,67 @@ def test_a_window_has_the_rows_that_begin_in_it(run: ts.Result) -> None:
     late = spans_of_page(timeline_data(run.trace, run.pipeline, (half, np.inf)))
     whole = spans_of_page(timeline_data(run.trace, run.pipeline))
     assert {key: early[key] + late[key] for key in whole} == whole
+
+
+def test_rows_of_a_page_have_their_task_their_wait_and_a_lane_without_overlap(run: ts.Result) -> None:
+    trace, data = run.trace, timeline_data(run.trace, run.pipeline)
+    for chain in data["chains"]:
+        number = trace.number[int(trace.rank_class[run.pipeline[chain["rank"]]]), chain["name"]]
+        rows, facts = trace.rows(number), trace.tasks[number].facts.tolist()
+        waited = [
+            round(start * 1e9) - round(posted * 1e9) for start, posted in zip(rows.start, rows.posted, strict=True)
+        ]
+        assert unpacked(chain["wait"]).tolist() == waited
+        of_tasks = [facts[task] if task < len(facts) else -1 for task in rows.task.tolist()]
+        assert unpacked(chain["fact"]).tolist() == of_tasks
+        over: dict[int, float] = {}
+        for layer, posted, end in zip(unpacked(chain["layer"]).tolist(), rows.posted, rows.end, strict=True):
+            assert posted >= over.get(layer, 0.0) - 2e-9
+            over[layer] = end
+        lanes = {
+            lane["layer"] for lane in data["lanes"] if (lane["rank"], lane["chain"]) == (chain["rank"], chain["name"])
+        }
+        assert set(over) == lanes
+    assert max(unpacked(chain["wait"]).max() for chain in data["chains"]) > 0
+
+
+def test_a_label_of_a_page_says_what_it_carries(run: ts.Result) -> None:
+    labels = timeline_data(run.trace, run.pipeline)["labels"]
+    (name, kind, carries) = ([labels[k]["words"][int(n)] for n in unpacked(labels[k]["at"])] for k in WORDS)
+    known = {(label.name, label.kind): label.payloads for label in run.trace.labels}
+    for key, words in zip(zip(name, kind, strict=True), carries, strict=True):
+        for payload in known[key]:
+            assert (f"{payload.operation} of " in words) == (payload.operation != SEND)
+    assert any(carries)
+
+
+def test_charts_of_memory_have_the_peak_of_every_stage(run: ts.Result) -> None:
+    data, use = memory_data(run), run.memory
+    assert [int(one["name"]) for one in data["series"]] == [stage.stage for stage in use.per_stage]
+    for one, stage in zip(data["series"], use.per_stage, strict=True):
+        times = unpacked(one["times"])
+        whole = sum(unpacked(part["levels"]).astype(float) for part in one["parts"])
+        assert float(whole.max()) == pytest.approx(stage.peak, rel=1e-6)
+        assert abs(times[whole.argmax()] - stage.peak_at_s * 1e9) <= 0.01 * run.duration * 1e9
+        assert times[0] == 0
+        assert (np.diff(times) >= 0).all()
+        assert one["until"] == round(run.duration * 1e9)
+    assert use.per_stage[data["first"]].peak == use.peak
+    assert [line["value"] for line in data["lines"]] == [use.capacity] * (use.capacity <= data["top"])
+
+
+def test_charts_of_links_have_what_the_links_carry(run: ts.Result) -> None:
+    data = link_data(run)
+    assert data["series"]
+    for one, row in zip(data["series"], run.link_traffic.rows, strict=False):
+        assert {part["name"] for part in one["parts"]} == set(row.by_kind)
+        times = unpacked(one["times"])
+        assert times[0] == 0
+        assert times[-1] < one["until"] == round(run.duration * 1e9)
+        (means,) = run.link_traffic.level(row.link).mean(np.array([0.0, run.duration])).T
+        for part in one["parts"]:
+            mean = float(np.mean(unpacked(part["levels"]).astype(float)))
+            assert mean == pytest.approx(float(means[COMMUNICATION.index(part["name"])]), rel=1e-5)
 
 
 def test_each_lane_is_of_a_rank_and_the_path_runs_through_lanes_that_are_shown(run: ts.Result) -> None:
