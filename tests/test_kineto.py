@@ -32,7 +32,7 @@ from trainsim.calibration.reader import MeasuredText
 from trainsim.calibration.readers.profiler_trace import load
 from trainsim.cli.trace_ranks import ranks_in
 from trainsim.errors import InvalidPlan, ScenarioError, TrainsimError
-from trainsim.report import kineto
+from trainsim.report import chrome, kineto
 from trainsim.report.trace_launches import OnStreams, launches
 from trainsim.result.result import Result
 
@@ -225,6 +225,15 @@ def test_memory_is_what_the_analysis_says(run, documents):
         assert device["totalGlobalMem"] == int(run.job.cluster.gpu.usable_memory)
 
 
+def test_memory_that_is_reserved_and_not_given_out_is_slack(run, documents):
+    for stage in run.memory.per_stage:
+        told = [e["args"] for e in documents[stage.rank]["traceEvents"] if e["name"] == "[memory]"]
+        kept = np.array([args["Total Reserved"] - args["Total Allocated"] for args in told])
+        slack = stage.levels["slack"]
+        assert (np.abs(kept[:, None] - slack[None, :]).min(axis=1) <= 1).all()
+        assert kept.max() > 0
+
+
 def test_the_groups_are_those_of_the_ranks(run, tmp_path):
     ranks = range(run.trace.ranks)
     documents = written(run, tmp_path, ranks)
@@ -313,6 +322,56 @@ def test_launches_of_random_kernels_are_in_order(seed):
     assert (found.begin < some.begin).all()
     assert (found.length <= 70).all()
     assert (found.length > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("host", "step", "begins", "over"),
+    [(0, 0, range(2000), range(2001)), (5000, 0, range(2001, 5000), [5000]), (0, 1, range(5000), [5000])],
+    ids=["nothing to wait for", "waits for the host", "another step"],
+)
+def test_the_second_launch_comes_when_the_gpu_had_to_wait_for_it(host, step, begins, over):
+    """Nanoseconds: kernels from 1000 to 2000 and from 5000 on, launches that would take longer than the gap."""
+    columns = ([1000, 5000], [2000, 6000], [7, 7], [0, 1], [0, host], [False] * 2, [0, step])
+    found = launches(OnStreams(*map(np.array, columns)), 4500)
+    assert int(found.begin[1]) in begins
+    assert int(found.begin[1] + found.length[1]) in over
+
+
+def test_arrows_lead_from_a_message_to_the_pass_that_it_lets_start(run, tmp_path):
+    events = json.loads(run.to_chrome(tmp_path / "trace.json").read_text())["traceEvents"]
+    arrows = {ph: {e["id"]: e for e in events if e.get("cat") == "pp" and e["ph"] == ph} for ph in "sf"}
+    assert len(arrows["s"]) == len(arrows["f"])
+    assert bool(arrows["s"]) == (len(run.pipeline) > 1)
+    spans = {}
+    passes = [e for e in events if e.get("cat") == "gpu_user_annotation"]
+    begins = {(e["pid"], e["tid"], times(e)[0]) for e in passes}
+    for e in spans_in({"traceEvents": events}):
+        spans.setdefault((e["pid"], e["tid"]), []).append((*times(e), e["args"]["kind"]))
+    for number, tail in arrows["s"].items():
+        head = arrows["f"][number]
+        sent, woken = round(tail["ts"] * 1e3), round(head["ts"] * 1e3)
+        assert sent < woken
+        assert tail["pid"] != head["pid"]
+        assert any(a <= sent <= b <= woken + 2 and kind == "pp" for a, b, kind in spans[tail["pid"], tail["tid"]])
+        assert (head["pid"], head["tid"], woken) in begins
+
+
+def test_an_excerpt_has_the_passes_and_arrows_that_begin_in_its_window(run, tmp_path, monkeypatch):
+    whole = json.loads(run.to_chrome(tmp_path / "whole.json").read_text())["traceEvents"]
+    monkeypatch.setattr(chrome, "MOST_EVENTS", sum(e["ph"] == "X" for e in whole) // 3)
+    part = json.loads(run.to_chrome(tmp_path / "part.json").read_text())["traceEvents"]
+    _, (_, until), words = chrome.excerpt(run)
+    assert words
+    ranks = {e["pid"] for e in part}
+
+    def inside(events: list[dict[str, Any]], category: str, phase: str) -> Counter[Any]:
+        shown = [e for e in events if e.get("cat") == category and e["ph"] == phase and e["ts"] < until * 1e6]
+        return Counter((e["pid"], e["ts"]) for e in shown if e["pid"] in ranks)
+
+    found = inside(part, "gpu_user_annotation", "X")
+    assert found == inside(whole, "gpu_user_annotation", "X")
+    assert sum(found.values()) == sum(e.get("cat") == "gpu_user_annotation" for e in part) > 0
+    assert all(e["ts"] < until * 1e6 for e in part if e.get("cat") == "pp" and e["ph"] == "f")
 
 
 def test_a_measured_step_is_written_under_its_own_names(run, tmp_path):
