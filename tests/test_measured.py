@@ -216,6 +216,42 @@ def test_several_ranks_in_one_file(tmp_path: Path) -> None:
     assert micro(result.breakdown)["compute"] == 300.0
 
 
+def test_two_gpus_of_one_process_are_two_ranks(tmp_path: Path) -> None:
+    """The second one's first kernel is 30 us longer: the breakdown is that of the mean."""
+    both = job(0)
+    for event in [e for number in (4, 5, 6) for e in step_events(number, gpu=1) if e["cat"] == "kernel"]:
+        longer = 30.0 if "gemm_128" in event["name"] else 0.0
+        both["traceEvents"].append({**event, "dur": event["dur"] + longer})
+    result = ts.read_trace(written(both, tmp_path / "t.json"))
+    assert result.measured.rank_numbers == (0, 1)
+    assert [micro({"kernels": use.kernels_s}) for use in result.gpu_use] == [{"kernels": 330.0}, {"kernels": 360.0}]
+    assert micro(result.breakdown)["compute"] == 315.0
+
+
+def test_a_kernel_at_an_absurd_time_is_warned_of(tmp_path: Path) -> None:
+    data = job()
+    data["traceEvents"] = [e for e in data["traceEvents"] if "Profiler" not in e["name"]]
+    for event in data["traceEvents"]:
+        event["ts"] += 1.7e15
+    file = tmp_path / "t.json"
+    assert not ts.read_trace(written(data, file)).warnings
+    data["traceEvents"].append({**x("kernel", "stray_kernel", -5.0, 3.0, 7, device=0), "pid": 0})
+    (warning,) = ts.read_trace(written(data, file)).warnings
+    assert "Nothing runs for 472222.22 h" in warning
+    assert "'stray_kernel' on rank 0 and 'ampere_bf16_s16816gemm_128x128' on rank 0" in warning
+
+
+def test_files_of_another_format_are_named(tmp_path: Path) -> None:
+    for rank in range(3):
+        written(job(rank), tmp_path / f"rank{rank}.json")
+    for k in range(2):
+        (tmp_path / f"table{k}.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ScenarioError, match="not traces of the PyTorch profiler") as refused:
+        ts.read_trace(tmp_path)
+    assert "table0.parquet" in str(refused.value)
+    assert "rank" not in str(refused.value).replace(str(tmp_path), "")
+
+
 def test_the_rank_is_in_the_name_of_the_file_where_the_file_does_not_say(tmp_path: Path) -> None:
     files = []
     for rank in (8, 3):
@@ -273,7 +309,7 @@ SMALL = json.dumps(job(steps=1))
 @given(
     st.integers(0, len(SMALL)),
     st.integers(0, 40),
-    st.sampled_from(['"', "{", "[", "]", "null", "-1e999", "9" * 400, ""]),
+    st.sampled_from(DAMAGES),
 )
 def test_a_damaged_file_is_read_or_refused_in_words(at: int, length: int, put: str) -> None:
     text = SMALL[:at] + put + SMALL[at + length :]

@@ -11,7 +11,6 @@ CONVOLUTION = re.compile(r"convolve|conv2d|conv_|_conv|winograd|dgrad|wgrad|cudn
 ATTENTION = re.compile(r"flash_?(?:fwd|bwd|attn|attention|::)|fmha|attention|sdpa|mha_(?:fwd|bwd)", re.IGNORECASE)
 GRADIENTS = (" wgrad", " dgrad")
 PRODUCTS, ATTENTIONS, MEMORY = "products", "attention", "memory-bound"
-CATEGORIES = (PRODUCTS, ATTENTIONS, MEMORY)
 
 
 def category_of(name: str, names: Collection[str]) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trainsim.contracts.groups import Messages
 from trainsim.contracts.measured_trace import MeasuredTrace
-from trainsim.errors import ScenarioError
+from trainsim.errors import ScenarioError, shorten
 from trainsim.measured.activities import EXTENSIONS, GpuActivity, activities_of, rank_of_name
 from trainsim.measured.chains import ChainMaker
 from trainsim.measured.clocks import Clocks, aligned, meetings, messages, shifted
 from trainsim.measured.marked_steps import ChosenSteps, StepMarks, chosen_steps
-from trainsim.measured.passes import passes_of
+from trainsim.measured.passes import UPDATE, KernelPass, passes_of
 from trainsim.measured.process_groups import ProcessGroups
 from trainsim.measured.reader import TraceRequest
 from trainsim.measured.spans import MeasuredSpan, trace_of_spans
@@ -24,6 +26,8 @@ MUCH_CUT = 0.001
 """Part of the step from which on kernels that overlap on one chain are worth a warning."""
 MUCH_APART = 0.01
 """Part of the step by which ends of one collective may differ."""
+MUCH_IDLE = 0.99
+"""Part of what is read from which on a single gap is worth a warning: next to it all else is nothing."""
 
 
 class ProfiledFile(NamedTuple):
@@ -60,14 +64,16 @@ def measured(files: Sequence[ProfiledFile], request: TraceRequest) -> MeasuredTr
         begun |= {} if message.received is None else {id(message.received): message.begin_ns}
     groups = ProcessGroups(file.distributed for file in files)
     spans, carriers, cut = list[MeasuredSpan](), dict[str, Messages](), 0
-    for place, rank in enumerate(sorted(inside)):
+    ranks = tuple(sorted(inside))
+    for place, rank in enumerate(ranks):
         by = clocks.shift[rank]
         own = [shifted(activity, by) for activity in inside[rank]]
         begins = {id(new): begun[id(old)] for new, old in zip(own, inside[rank], strict=True) if id(old) in begun}
         end = _end(by_rank[rank], inside[rank], chosen) + by
         made = ChainMaker(groups, begins, arrivals).chains(place, rank, own, _passes(own), end)
-        spans, carriers, cut = spans + made.spans, carriers | made.carriers, cut + made.cut_ns
-    ranks = tuple(sorted(inside))
+        spans += made.spans
+        carriers |= made.carriers
+        cut += made.cut_ns
     trace = trace_of_spans(spans, stages=[groups.stage(rank) for rank in ranks], messages=carriers, observed=True)
     return MeasuredTrace(
         name=request.name or name_of([file.shown for file in files]),
@@ -78,7 +84,11 @@ def measured(files: Sequence[ProfiledFile], request: TraceRequest) -> MeasuredTr
         gpu=next((file.gpu for file in files if file.gpu), ""),
         marked=chosen.marked,
         shifts=tuple(clocks.shift[rank] * NANOSECOND for rank in ranks),
-        warnings=(*_faults(files), *_doubts(clocks, len(common), cut * NANOSECOND, trace.duration)),
+        warnings=(
+            *_faults(files),
+            *_gaps(inside, clocks.shift),
+            *_doubts(clocks, len(common), cut * NANOSECOND, trace.duration),
+        ),
     )
 
 
@@ -143,19 +153,18 @@ def _end(every: Sequence[GpuActivity], inside: Sequence[GpuActivity], chosen: Ch
     return max(last, begin + round(seconds / NANOSECOND))
 
 
-def _passes(own: Sequence[GpuActivity]) -> list[Any]:
+def _passes(own: Sequence[GpuActivity]) -> list[KernelPass]:
     """The pass of each activity, step by step."""
     steps: dict[int, list[int]] = {}
     for k, activity in enumerate(own):
         steps.setdefault(activity.step, []).append(k)
-    out: list[Any] = [None] * len(own)
+    found: dict[int, KernelPass] = {}
     first = 0
     for ordinal, places in enumerate(steps.values()):
-        found = passes_of([own[k] for k in places], first=first, step=ordinal)
-        for k, one in zip(places, found, strict=True):
-            out[k] = one
-        first = 1 + max((one.microbatch for one in found if one.work in ("F", "B")), default=first)
-    return out
+        passes = passes_of([own[k] for k in places], first=first, step=ordinal)
+        found |= zip(places, passes, strict=True)
+        first = 1 + max((one.microbatch for one in passes if one.work != UPDATE), default=first)
+    return [found[k] for k in range(len(own))]
 
 
 def _begun(common: Sequence[Any], clocks: Clocks) -> dict[int, int]:
@@ -177,6 +186,28 @@ def _faults(files: Sequence[ProfiledFile]) -> list[str]:
         f"{file.shown}: {format_number_of(file.damaged, 'event')} without a usable ts or dur, left out"
         for file in files
         if file.damaged
+    ]
+
+
+def _gaps(by_rank: Mapping[int, Sequence[GpuActivity]], shift: Mapping[int, int]) -> list[str]:
+    """The longest time in which no GPU runs anything, if all else is nothing next to it: an event with a wrong time
+    makes one."""
+    origin = min(own[0].begin_ns + shift[rank] for rank, own in by_rank.items())
+    begin, end = (
+        np.array([getattr(one, edge) + shift[rank] - origin for rank, own in by_rank.items() for one in own], float)
+        for edge in ("begin_ns", "end_ns")
+    )
+    order = np.argsort(begin, kind="stable")
+    over = np.maximum.accumulate(end[order])
+    gap = np.append(begin[order][1:] - over[:-1], 0.0)
+    k = int(np.argmax(gap))
+    if gap[k] <= MUCH_IDLE * over[-1]:
+        return []
+    names = [f"{shorten(one.name)} on rank {rank}" for rank, own in by_rank.items() for one in own]
+    before, after = order[int(np.argmax(end[order[: k + 1]]))], order[k + 1]
+    return [
+        f"Nothing runs for {format_time(gap[k] * NANOSECOND)}, nearly all of what is read, between {names[before]} and "
+        f"{names[after]}: is the ts of one of them wrong?"
     ]
 
 

@@ -43,11 +43,6 @@ class StepMarks:
         for own in (*self.host.values(), *self.device.values()):
             own.sort(key=lambda mark: mark.begin_ns)
 
-    @property
-    def any(self) -> bool:
-        """Whether there are steps at all."""
-        return bool(self.host or self.device)
-
     def step_of(self, event: Event, launched_ns: int, process: str) -> int:
         """The number of the step that *event* of a GPU belongs to: that in which it was launched, or else in which it
         began."""

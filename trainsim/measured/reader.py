@@ -14,6 +14,8 @@ from trainsim.registry import Registry
 
 SURE = 0.2
 """Below, nobody claims to know a file."""
+MOST_NAMED = 3
+"""Files that a message names; more say nothing more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +61,12 @@ def load(files: Sequence[MeasuredFile], request: TraceRequest) -> MeasuredTrace:
         if reader is None:
             titles = "; ".join(reader.title for reader in trace_readers.values())
             raise ScenarioError(f"{shown}: is not a known kind of trace. Known: {titles}.")
-    readers = {reader.name: reader for reader in known.values() if reader is not None}
-    if len(readers) > 1:
-        words = ", ".join(f"{shown} is {reader.title}" for shown, reader in known.items() if reader is not None)
-        raise ScenarioError(f"all files of a trace must have the same format: {words}")
-    return next(iter(readers.values())).load(files, request)
+    readers = [reader for reader in known.values() if reader is not None]
+    usual = max(readers, key=readers.count)
+    if odd := [shown for shown, reader in known.items() if reader is not usual]:
+        more = f" and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
+        raise ScenarioError(
+            f"all files of a trace must have the same format; these are not {usual.title} like the rest, leave them "
+            f"out: {', '.join(odd[:MOST_NAMED])}{more}"
+        )
+    return usual.load(files, request)
