@@ -107,6 +107,17 @@ def test_a_window_has_the_rows_that_begin_in_it(run: ts.Result) -> None:
 
 
 def test_rows_of_a_page_have_their_task_their_wait_and_a_lane_without_overlap(run: ts.Result) -> None:
+    assert_rows(run)
+    assert any((unpacked(chain["wait"]) > 0).any() for chain in timeline_data(run.trace, run.pipeline)["chains"])
+
+
+def test_messages_that_overlap_have_lanes_of_their_own() -> None:
+    slow = result(Shape(stages=3, microbatches=6, latency=3.0), "slow messages")
+    assert_rows(slow)
+    assert {lane["layer"] for lane in timeline_data(slow.trace, slow.pipeline)["lanes"]} == {0, 1, 2}
+
+
+def assert_rows(run: ts.Result) -> None:
     trace, data = run.trace, timeline_data(run.trace, run.pipeline)
     for chain in data["chains"]:
         number = trace.number[int(trace.rank_class[run.pipeline[chain["rank"]]]), chain["name"]]
@@ -125,7 +136,6 @@ def test_rows_of_a_page_have_their_task_their_wait_and_a_lane_without_overlap(ru
             lane["layer"] for lane in data["lanes"] if (lane["rank"], lane["chain"]) == (chain["rank"], chain["name"])
         }
         assert set(over) == lanes
-    assert max(unpacked(chain["wait"]).max() for chain in data["chains"]) > 0
 
 
 def test_a_label_of_a_page_says_what_it_carries(run: ts.Result) -> None:
