@@ -227,6 +227,18 @@ def test_a_slow_worker_makes_no_stage_uneven() -> None:
     assert [cause.kind for cause in one.found] == ["slow worker"]
 
 
+def test_traffic_on_changing_links_is_between_no_pair_in_particular() -> None:
+    message = scattered(3, 1.0)
+    one = diagnosed(
+        job(
+            JobShape(dp=2, pp=2), steps=6, microbatches=lambda step: 8,
+            took=lambda row: 200 * message(row) - 2 if row["type"].endswith(("-send", "-recv")) else NOISE(row),
+        )
+    )  # fmt: skip
+    assert one.found[0].kind == "slow network"
+    assert "-pp-comm, but between no particular pair of workers" in one.cause
+
+
 def test_one_replica_cannot_tell_a_slow_gpu_from_an_uneven_stage() -> None:
     one = diagnosed(job(JobShape(dp=1, pp=4), took=uneven))
     assert "with one replica the two look the same" in one.cause
@@ -277,7 +289,7 @@ def test_one_worker_or_stage_alone_is_diagnosed(of: dict[str, int]) -> None:
     slow = table.rows(own)
     slow.duration[np.flatnonzero(late[own])] += 10.0
     one = diagnosed(slow)
-    assert "but between no particular pair of workers" in one.cause
+    assert "mostly backward-pp-comm, and the other ends are not in the table" in one.cause
 
 
 def test_an_operation_longer_than_its_step_is_a_remark_and_no_negative_time() -> None:
@@ -316,7 +328,15 @@ def test_operations_that_wait_for_each_other_are_no_hang() -> None:
 
 def test_a_job_in_which_nothing_takes_time_is_not_slow() -> None:
     one = diagnosed(job(JobShape(dp=2, pp=2), took=lambda row: 0.0))
-    assert (one.slowdown, one.found, one.step_s) == (1.0, (), 0.0)
+    assert (one.slowdown, one.launch_slowdown, one.found, one.step_s) == (1.0, 1.0, (), 0.0)
+
+
+def test_a_step_of_nothing_but_launch_delays_is_not_called_fast() -> None:
+    one = diagnosed(job(JobShape(dp=2, pp=2), took=lambda row: 0.0, late=lambda row: 0.4))
+    assert one.cause.startswith("Hosts launch operations late")
+    assert "100% of the lost time" in one.cause
+    assert (one.slowdown, one.launch_slowdown, one.to_dict()["launch_slowdown"]) == (1.0, float("inf"), None)
+    assert "0 s without launch delays<" in one._repr_html_()
 
 
 # -- what is shown ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import numpy as np
 from trainsim.diagnosis.causes import FoundCause, causes
 from trainsim.diagnosis.diagnosis import Diagnosis, StepTimes, WorkerScore
 from trainsim.diagnosis.evidence import Evidence
-from trainsim.diagnosis.job_replay import JobReplay, Selection, types
-from trainsim.diagnosis.operations import JOINT_NAMES, TYPES, Floats, OperationTable
+from trainsim.diagnosis.job_replay import JobReplay, Selection
+from trainsim.diagnosis.operations import Floats, OperationTable
 from trainsim.diagnosis.reading import read_operations
 from trainsim.diagnosis.structure import StepStructure
 from trainsim.diagnosis.thresholds import threshold
@@ -44,8 +44,6 @@ def diagnosed(table: OperationTable, tell: Tell = lambda phase: None) -> Diagnos
     measured, without = replay.measured_steps, replay.step_times(replay.own)
     ideal = replay.step_times(replay.ideal)
     tell("replaying operations, stages and replicas")
-    names = sorted({JOINT_NAMES.get(name, name) for name in replay.usual}, key=_first_of)
-    by_operation = {name: replay.only(types(*_types(name))) for name in names}
     by_stage = {stage: replay.only(of_stage(stage)) for stage in np.unique(table.stage).tolist()}
     by_replica = {rank: replay.only(of_replica(rank)) for rank in np.unique(table.dp_rank).tolist()}
     scores = tuple(WorkerScore(*place, min(by_replica[place[0]], by_stage[place[2]])) for place in table.workers)
@@ -55,8 +53,8 @@ def diagnosed(table: OperationTable, tell: Tell = lambda phase: None) -> Diagnos
     found = _found(replay, lost)
     return Diagnosis(
         name=table.name, shape=table.shape, operations_replayed=sum(part.rows.size for part in replay.parts),
-        slowdown=replay.slowdown, launch_slowdown=float(measured.mean()) / replay.step if replay.step else 1.0,
-        by_operation=_sorted(by_operation), by_stage=by_stage, by_replica=by_replica, by_worker=scores,
+        slowdown=replay.slowdown, launch_slowdown=replay.launch_slowdown,
+        by_operation=_sorted(replay.by_operation), by_stage=by_stage, by_replica=by_replica, by_worker=scores,
         last_stage_share=replay.share(replay.without(of_stage(table.shape.pp - 1))),
         worst_workers_share=replay.share(replay.without(of_workers(worst))), worst_workers=tuple(worst),
         step_s=float(measured.mean()), step_without_launch_delay_s=replay.step, ideal_step_s=replay.ideal_step,
@@ -86,16 +84,7 @@ def of_workers(some: Sequence[WorkerScore]) -> Selection:
     return chosen
 
 
-def _types(name: str) -> list[str]:
-    """The types that are called *name* together."""
-    return [kind for kind in TYPES if JOINT_NAMES.get(kind, kind) == name]
-
-
-def _first_of(name: str) -> int:
-    return TYPES.index(_types(name)[0])
-
-
-def _sorted(values: dict[str, float]) -> dict[str, float]:
+def _sorted(values: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(values.items(), key=lambda pair: -pair[1]))
 
 
@@ -123,12 +112,12 @@ def _contradictions(steps: Sequence[int], measured: Floats, replayed: Floats) ->
 def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) -> str:
     """The sentence that names the cause."""
     limit, times = threshold("straggling"), f"{replay.slowdown:.2f} times"
-    if max(replay.slowdown, measured / replay.step if replay.step else 1.0) < limit:
+    if max(replay.slowdown, replay.launch_slowdown) < limit:
         text = f"No straggler: a step takes {times} as long as the ideal one; a job counts as slow from {limit:g}."
         return f"{text} The largest part: {found[0].sentence}." if found else text
     if not found:
-        worst = max(_types_alone(replay).items(), key=lambda pair: pair[1])
-        most = f"mostly because of {worst[0]} ({worst[1]:.2f})"
+        name, most_of_it = max(replay.by_operation.items(), key=lambda pair: pair[1])
+        most = f"mostly because of {name} ({most_of_it:.2f})"
         return f"No single cause: a step takes {times} as long as the ideal one, {most}."
     first = found[0]
     text = first.sentence[0].upper() + first.sentence[1:]
@@ -136,7 +125,3 @@ def _verdict(replay: JobReplay, measured: float, found: tuple[FoundCause, ...]) 
     part = first.saved / (long - replay.ideal_step)
     gain = f"without it a step would take {format_time(long - first.saved)} instead of {format_time(long)}"
     return f"{text}. This is {min(part, 1.0):.0%} of the lost time: {gain}."
-
-
-def _types_alone(replay: JobReplay) -> dict[str, float]:
-    return {name: replay.only(types(*_types(name))) for name in {JOINT_NAMES.get(name, name) for name in replay.usual}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,13 +115,13 @@ class Diagnosis:
         return two_timelines(self, step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data; times in seconds."""
+        """Everything as plain data; times in seconds. ``launch_slowdown`` is None if steps are launch delays alone."""
         return {
             "name": self.name,
             "shape": asdict(self.shape) | {"gpus": self.shape.gpus},
             "operations": self.operations_replayed,
             "slowdown": self.slowdown,
-            "launch_slowdown": self.launch_slowdown,
+            "launch_slowdown": self.launch_slowdown if isfinite(self.launch_slowdown) else None,
             "by_operation": dict(self.by_operation),
             "by_stage": {str(stage): value for stage, value in self.by_stage.items()},
             "by_replica": {str(rank): value for rank, value in self.by_replica.items()},

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
 from trainsim.diagnosis.alike import AlikeSteps, alike_steps
-from trainsim.diagnosis.operations import COMPUTE_TYPES, NUMBER, TYPES, UPDATE, Bools, Floats, OperationTable
+from trainsim.diagnosis.operations import (
+    COMPUTE_TYPES,
+    JOINT_NAMES,
+    NUMBER,
+    TYPES,
+    UPDATE,
+    Bools,
+    Floats,
+    OperationTable,
+    types_called,
+)
 from trainsim.diagnosis.structure import StepStructure
 
 Durations = tuple[Floats, ...]
@@ -65,6 +76,20 @@ class JobReplay:
     @property
     def slowdown(self) -> float:
         return self.step / self.ideal_step if self.ideal_step else 1.0
+
+    @property
+    def launch_slowdown(self) -> float:
+        """The mean step as measured over the one without launch delays; infinite if it has nothing else."""
+        measured = float(self.measured_steps.mean())
+        if not self.step:
+            return inf if measured else 1.0
+        return measured / self.step
+
+    @cached_property
+    def by_operation(self) -> Mapping[str, float]:
+        """The slowdown that operations of each name cause alone; a send and its receive have one name."""
+        names = dict.fromkeys(JOINT_NAMES.get(name, name) for name in TYPES if name in self.usual)
+        return {name: self.only(types(*types_called(name))) for name in names}
 
     def step_times(self, durations: Durations) -> Floats:
         """Seconds of each step, in the order of ``steps``."""

@@ -40,6 +40,15 @@ JOINT_NAMES = {
 """What a send and its receive are called together."""
 
 
+def types_called(name: str) -> list[str]:
+    """The types of operations that have *name*, alone or together.
+
+    >>> types_called("forward-pp-comm"), types_called("optimizer")
+    (['forward-send', 'forward-recv'], ['optimizer'])
+    """
+    return [kind for kind in TYPES if JOINT_NAMES.get(kind, kind) == name]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
     """How a job is laid out: degrees of parallelism, and chunks per stage (``vpp``). ``dsp`` is a second data-parallel

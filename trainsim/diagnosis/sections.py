@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from trainsim.tables.blocks import Bullets, Figure, Figures, Section
@@ -33,7 +34,9 @@ def _headline(diagnosis: Diagnosis) -> Section:
     steps = format_number_of(len(diagnosis.steps), "step")
     ratio = "mean step without launch delays over the mean ideal step"
     without = format_time(diagnosis.step_without_launch_delay_s)
-    launch = f"mean of {steps}; {without} without launch delays ({diagnosis.launch_slowdown:.3f})"
+    launch = f"mean of {steps}; {without} without launch delays"
+    if isfinite(diagnosis.launch_slowdown):
+        launch += f" ({diagnosis.launch_slowdown:.3f})"
     replayed = f"{format_count(diagnosis.operations_replayed)} operations replayed"
     figures = (
         Figure("cause", diagnosis.found[0].kind if diagnosis.found else "none", diagnosis.cause),
