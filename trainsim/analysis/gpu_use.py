@@ -1,4 +1,4 @@
-"""What a GPU is at, whatever waits for what: kernels, communication and copies as unions of intervals."""
+"""What a GPU does, whatever waits for what: kernels, communication and copies as unions of intervals."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trainsim.contracts.instructions import EARLY, KINDS
 from trainsim.contracts.rollout import WORKS
 
@@ -64,6 +66,16 @@ TITLES = {
     "scoring": "forward passes over the generated sequences",
 }
 """What each row of a breakdown is, for people."""
+
+
+def titles(stages: int) -> Mapping[str, str]:
+    """What each row of a breakdown is, for people, in a pipeline of so many *stages*.
+
+    >>> titles(4)["bubble"], titles(1)["bubble"]
+    ('waiting for other stages', 'idle: nothing runs')
+    """
+    return TITLES if stages > 1 else {**TITLES, "bubble": "idle: nothing runs"}
+
 
 WAITING = {
     "tp": "waiting for late peers",

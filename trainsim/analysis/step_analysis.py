@@ -122,6 +122,6 @@ class StepAnalysis(ABC):
 
     @cached_property
     def gpu_use(self) -> tuple[GpuUse, ...]:
-        """What the GPU of each rank is at; ranks of one class are alike."""
+        """What the GPU of each rank does, in seconds of all steps; ranks of one class are alike."""
         of_class = [gpu_use(self.lanes, c) for c in range(self.trace.classes)]
         return tuple(of_class[c] for c in self.trace.rank_class.tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainsim.analysis.kinds import TITLES, WAITING
+from trainsim.analysis.kinds import WAITING, titles
 from trainsim.analysis.step_analysis import StepAnalysis
 from trainsim.report.sections import CARD, PAGE, TERMINAL, section
 from trainsim.report.style import PARTS
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 WORTH = 5e-4
 """Part of the step from which on a wait is worth a line."""
-
-NO_STAGES = "idle: nothing runs"
-"""What the bubble is where there is no pipeline."""
 
 
 @section("exposed time", place=10, shown_by=(TERMINAL, PAGE, CARD), needs=StepAnalysis)
@@ -44,10 +41,9 @@ def exposed_time(result: StepAnalysis) -> Section:
 
 
 def _rows(result: StepAnalysis, step: float) -> Iterator[tuple[Cell, ...]]:
+    words = titles(result.lanes.stages)
     for part, value in result.breakdown.items():
         if value > 0:
-            alone = part == "bubble" and result.lanes.stages == 1
-            words = NO_STAGES if alone else TITLES[part]
-            yield part, value, value / step, Bar.of(value / step, PARTS[part]), Sign(words)
+            yield part, value, value / step, Bar.of(value / step, PARTS[part]), Sign(words[part])
         if part in WAITING and (late := result.waiting[part]) > WORTH * step:
             yield "", late, late / step, None, Sign(f"of which {WAITING[part]}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainsim.analysis.analysis import Analysis
-from trainsim.analysis.kinds import TITLES
+from trainsim.analysis.kinds import titles
 from trainsim.report.sections import PAGE, section
 from trainsim.tables.blocks import Block, Paragraph, Section, Verbatim
 from trainsim.units import format_time
@@ -29,7 +29,8 @@ def _sentences(result: Analysis) -> list[str]:
     step = result.step_time or 1.0
     rows = sorted(result.breakdown.items(), key=lambda row: -row[1])
     largest = [(name, value) for name, value in rows if value > WORTH * step][:NAMED]
-    named = ", ".join(f"{value / step:.0%} {TITLES[name]} ({name})" for name, value in largest)
+    words = titles(result.lanes.stages)
+    named = ", ".join(f"{value / step:.0%} {words[name]} ({name})" for name, value in largest)
     out = [f"A step takes {format_time(result.step_time)}: {named}."] if named else []
     useful = sum(result.breakdown.get(name, 0.0) for name in USEFUL)
     lost = [(name, value) for name, value in rows if name not in USEFUL]

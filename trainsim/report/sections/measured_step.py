@@ -1,4 +1,4 @@
-"""What was measured, and what the GPUs were at."""
+"""What was measured, and what the GPUs did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ FEW = 8
 @section("measured step", place=2, shown_by=(TERMINAL, PAGE, CARD), needs=MeasuredAnalysis)
 def measured_step(result: MeasuredAnalysis) -> Section:
     """Which step of which ranks was read, and how long the GPUs computed, communicated, copied and did nothing."""
-    return Section(result.name, (Figures(tuple(_figures(result))),), "measured; GPU times of the mean rank, one step")
+    return Section(
+        result.name, (Figures(tuple(_figures(result))),), "measured; GPU times of one step, averaged over ranks"
+    )
 
 
 def _figures(result: MeasuredAnalysis) -> Iterator[Figure]:
@@ -45,4 +47,4 @@ def _figures(result: MeasuredAnalysis) -> Iterator[Figure]:
         yield Figure("communicating", format_time(talking), part)
     if copying:
         yield Figure("copying", format_time(copying), "copies and fills of memory")
-    yield Figure("idle", format_time(idle), f"{idle / step:.1%}: nothing of these runs")
+    yield Figure("idle", format_time(idle), f"{idle / step:.1%}: none of these is running")
