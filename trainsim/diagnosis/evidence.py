@@ -109,13 +109,13 @@ class Evidence:
 
     @cached_property
     def off(self) -> Floats:
-        """Rows forward, backward, stage, and number of the input (replica, microbatch, step) of every pass that has
-        both: how many times as long as usual for its worker and chunk they took."""
+        """Rows forward, backward, and number of the input (replica, microbatch, step) of every pass that has both: how
+        many times as long as usual for its worker and chunk they took."""
         columns = [_off(part, own) for part, own in zip(self.replay.parts, self.replay.own, strict=True)]
         first = 0.0
         for some in columns:
-            some[3] += first
-            first = some[3].max(initial=first - 1) + 1
+            some[2] += first
+            first = some[2].max(initial=first - 1) + 1
         return np.concatenate(columns, axis=1)
 
     @cached_property
@@ -127,7 +127,7 @@ class Evidence:
     def stages_together(self) -> float:
         """Correlation of a pass with those of the same input on the other stages; NaN where there is one stage."""
         both = self.off[:2].mean(axis=0)
-        inputs = self.off[3].astype(np.int64)
+        inputs = self.off[2].astype(np.int64)
         total = np.bincount(inputs, both)
         count = np.bincount(inputs)
         many = count[inputs] > 1
@@ -176,7 +176,7 @@ def _off(part: AlikeSteps, own: Floats) -> Floats:
     pairs = [(k, at[other], *key) for key, k in at.items()
              if key[1] == DIRECTIONS[0] and (other := (key[0], DIRECTIONS[1], *key[2:])) in at]  # fmt: skip
     if not pairs:
-        return np.zeros((4, 0))
+        return np.zeros((3, 0))
     forward, backward, worker, _, chunk, microbatch = np.array(pairs, np.int64).T
     usual = np.unique(np.stack([worker, chunk]), axis=1, return_inverse=True)[1].reshape(-1)
     places = np.array(structure.workers, np.int64)[worker]
@@ -184,8 +184,7 @@ def _off(part: AlikeSteps, own: Floats) -> Floats:
     steps = own.shape[1]
     number = replica[:, None] * steps + np.arange(steps)
     rows = [_over_mean(own[some], usual) for some in (forward, backward)]
-    stage = np.broadcast_to(places[:, 2][:, None], number.shape)
-    return np.stack([row.ravel() for row in (*rows, stage.astype(np.float64), number.astype(np.float64))])
+    return np.stack([row.ravel() for row in (*rows, number.astype(np.float64))])
 
 
 def _over_mean(own: Floats, kind: Ints) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from trainsim.diagnosis.thresholds import threshold
 from trainsim.tables.blocks import Bullets, Figure, Figures, Section
 from trainsim.tables.cells import Cell, Sign, Tone, Unit
 from trainsim.tables.table import Column, Table
@@ -14,8 +15,8 @@ from trainsim.units import format_count, format_number_of, format_time
 if TYPE_CHECKING:
     from trainsim.diagnosis.diagnosis import Diagnosis
 
-SLOW, SLIGHT = 1.1, 1.02
-"""Slowdowns from which on a cell is marked."""
+SLIGHT = 1.02
+"""The slowdown from which on a cell is marked, if the job does not count as straggling by it."""
 MOST_WORKERS = 12
 """Rows of the table of workers."""
 
@@ -126,4 +127,4 @@ def _marked(slowdown: float) -> Sign:
 
 
 def _tone(slowdown: float) -> Tone:
-    return "bad" if slowdown >= SLOW else "doubtful" if slowdown >= SLIGHT else ""
+    return "bad" if slowdown >= threshold("straggling") else "doubtful" if slowdown >= SLIGHT else ""

@@ -14,7 +14,7 @@ from trainsim.contracts.measured import from_spans
 from trainsim.contracts.record import COMPUTE
 from trainsim.contracts.trace import Trace
 from trainsim.diagnosis.job_replay import JobReplay
-from trainsim.diagnosis.lowering import KIND
+from trainsim.diagnosis.lowering import KIND, WORK
 from trainsim.diagnosis.operations import (
     BACKWARD_SEND,
     COMPUTE_TYPES,
@@ -30,7 +30,6 @@ from trainsim.errors import UnknownName
 
 SENT = {FORWARD_SEND: Messages("forward", 1), BACKWARD_SEND: Messages("backward", -1)}
 """What sends carry: the message is in the trace of who sends it, and receives are passive."""
-WORK = {"forward-compute": "F", "backward-compute": "B"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
