@@ -61,7 +61,9 @@ narrow as these numbers keep those of events in them."""
 MOST_SPANS = 4_000_000
 """Kernels, copies and collectives of all files together, of which more are not written."""
 BYTES_PER_SPAN = 60.0
-"""What one takes on the disk, packed."""
+"""What one takes on the disk, packed (``python -m benchmarks.traces``)."""
+UNPACKED = 15
+"""How many times as large a file is unpacked."""
 
 
 def write_kineto(analysis: Analysis, ranks: Sequence[int] | None, directory: Path) -> tuple[Path, ...]:
@@ -83,9 +85,9 @@ def _check_size(analysis: Analysis, ranks: Sequence[int]) -> None:
         some = ",".join(map(str, analysis.pipeline[:3]))
         raise InvalidPlan(
             f"traces of {len(ranks)} ranks would hold {spans:,} kernels and collectives, about "
-            f"{format_bytes(spans * BYTES_PER_SPAN)} on the disk and 15 times that unpacked; up to {MOST_SPANS:,} are "
-            f"written: choose some ranks (ranks {some}; those of a stage do the same), fewer microbatches, "
-            "or simulation.detail: block"
+            f"{format_bytes(spans * BYTES_PER_SPAN)} on the disk and {UNPACKED} times that unpacked; up to "
+            f"{MOST_SPANS:,} are written: choose some ranks (ranks {some}; those of a stage do the same), "
+            "fewer microbatches, or simulation.detail: block"
         )
 
 

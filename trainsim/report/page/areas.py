@@ -14,7 +14,7 @@ from trainsim.report.levels import drawn, stairs
 from trainsim.report.link_chart import MOST_LINKS
 from trainsim.report.link_words import alike, fullness
 from trainsim.report.memory_words import peak_words, top_of
-from trainsim.report.page.columns import packed, packed_parts
+from trainsim.report.page.columns import packed, packed_parts, whole_nanoseconds
 from trainsim.report.style import MEMORY, PARTS
 
 MOMENTS, BINS = 800, 500
@@ -64,5 +64,6 @@ def _part(name: str, fill: str, levels: Floats) -> dict[str, Any]:
 def _series(name: str, title: str, note: str, times: Floats, end: float) -> dict[str, Any]:
     """Times in nanoseconds."""
     return {
-        "name": name, "title": title, "note": note, "times": packed(np.rint(times * 1e9)), "until": round(end * 1e9),
+        "name": name, "title": title, "note": note,
+        "times": packed(whole_nanoseconds(times)), "until": int(whole_nanoseconds(end)),
     }  # fmt: skip

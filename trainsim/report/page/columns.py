@@ -43,6 +43,15 @@ def packed_parts(values: npt.ArrayLike) -> dict[str, Any]:
     return {"size": len(column), "type": "f4", "data": _text(column, "f4")}
 
 
+def whole_nanoseconds(seconds: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Times of a page: nanoseconds of *seconds*.
+
+    >>> whole_nanoseconds([0.5e-6, 2.6e-9]).tolist()
+    [500, 3]
+    """
+    return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
+
+
 def _holds(kind: str, low: int, high: int) -> bool:
     if kind == "f8":
         return True

@@ -15,9 +15,9 @@ import numpy as np
 from trainsim.analysis.critical import CriticalPath
 from trainsim.contracts.instructions import SEND, Payload
 from trainsim.contracts.record import Label
-from trainsim.contracts.trace import Floats, Ints, Trace
+from trainsim.contracts.trace import Ints, Trace
 from trainsim.report.drawn_ranks import look_of
-from trainsim.report.page.columns import packed
+from trainsim.report.page.columns import packed, whole_nanoseconds
 from trainsim.report.style import LOOKS
 from trainsim.report.trace_tracks import Tracks, track_title, tracks_of
 from trainsim.units import format_bytes
@@ -48,7 +48,7 @@ def timeline_data(
     labels = np.unique(trace.run_spans.label[_spans_of(trace, runs)])
     lanes = [lane for k, some in enumerate(tracks) for lane in _lanes(trace, k, some)]
     return {
-        "until": int(_nanoseconds(np.array([min(trace.duration, window[1])]))[0]),
+        "until": int(whole_nanoseconds(min(trace.duration, window[1]))),
         "words": words,
         "ranks": [{"rank": rank, "stage": int(trace.stage[trace.rank_class[rank]])} for rank in ranks],
         "lanes": lanes,
@@ -58,10 +58,6 @@ def timeline_data(
         "chains": [_chain(trace, chain, tracks[chain.rank], runs) for chain in chains],
         "path": None if path is None else _path(trace, ranks, path, lanes),
     }
-
-
-def _nanoseconds(seconds: Floats) -> Ints:
-    return np.asarray(np.rint(seconds * 1e9), np.int64)
 
 
 def _shown(trace: Trace, place: int, rank: int, name: str, window: tuple[float, float]) -> _ShownChain:
@@ -84,7 +80,7 @@ def _spans_of(trace: Trace, runs: Ints) -> Ints:
 def _runs(trace: Trace, runs: Ints, labels: Ints) -> dict[str, Any]:
     """Of each of *runs* its spans: label (a place among *labels*), offset from the row's start, and length."""
     flat, at = trace.run_spans, _spans_of(trace, runs)
-    start, end = _nanoseconds(flat.start[at]), _nanoseconds(flat.end[at])
+    start, end = whole_nanoseconds(flat.start[at]), whole_nanoseconds(flat.end[at])
     return {
         "size": packed(flat.size[runs]),
         "label": packed(np.searchsorted(labels, flat.label[at])),
@@ -98,7 +94,7 @@ def _chain(trace: Trace, chain: _ShownChain, tracks: Tracks, runs: Ints) -> dict
     for peers, ``own`` whether its spans are not those of its run. Of these rows ``gaps`` and ``lengths`` say how long
     after the one before each span begins, and how long it is."""
     rows, some = trace.rows(chain.number), chain.rows
-    start, tasks = _nanoseconds(rows.start[some]), trace.tasks[chain.number].facts
+    start, tasks = whole_nanoseconds(rows.start[some]), trace.tasks[chain.number].facts
     own = (rows.literal | (rows.scale != 1.0))[some]
     task = rows.task[some]
     gaps, lengths = _own_spans(trace, chain.number, some[own])
@@ -108,7 +104,7 @@ def _chain(trace: Trace, chain: _ShownChain, tracks: Tracks, runs: Ints) -> dict
         "run": packed(np.searchsorted(runs, rows.run[some])),
         "after": packed(np.diff(start, prepend=0)),
         "microbatch": packed(rows.microbatch[some]),
-        "wait": packed(start - _nanoseconds(rows.posted[some])),
+        "wait": packed(start - whole_nanoseconds(rows.posted[some])),
         "layer": packed(tracks.layers[chain.name][some]),
         "fact": packed(np.where(task < len(tasks), np.append(tasks, -1)[np.minimum(task, len(tasks))], -1)),
         "own": packed(own.astype(np.int64)),
@@ -122,10 +118,10 @@ def _own_spans(trace: Trace, number: int, rows: Ints) -> tuple[Ints, Ints]:
     if not len(rows):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     spans = trace.spans_of(number, rows)
-    start, end = _nanoseconds(spans.start), _nanoseconds(spans.end)
+    start, end = whole_nanoseconds(spans.start), whole_nanoseconds(spans.end)
     first = np.diff(spans.row, prepend=-1) != 0
     before = np.append(0, end[:-1])
-    before[first] = _nanoseconds(trace.rows(number).start[rows])
+    before[first] = whole_nanoseconds(trace.rows(number).start[rows])
     return start - before, end - start
 
 
@@ -172,5 +168,5 @@ def _path(trace: Trace, ranks: Sequence[int], path: CriticalPath, lanes: Sequenc
     lane = {(one["rank"], one["chain"]): k for k, one in reversed([*enumerate(lanes)])}
     legs = [(lane[key], leg.start, leg.end) for leg in path.legs if (key := (place.get(leg.stage), leg.chain)) in lane]
     columns = np.array(legs, np.float64).reshape(-1, 3)
-    start, end = _nanoseconds(columns[:, 1]), _nanoseconds(columns[:, 2])
+    start, end = whole_nanoseconds(columns[:, 1]), whole_nanoseconds(columns[:, 2])
     return {"lane": packed(columns[:, 0]), "start": packed(start), "length": packed(end - start)}
