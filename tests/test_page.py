@@ -316,6 +316,15 @@ def test_bytes_between_ranks_are_those_of_every_operation(name: str) -> None:
         assert table == pytest.approx(tables[kind], rel=1e-9)
 
 
+def test_bytes_between_ranks_are_those_of_one_of_several_steps() -> None:
+    one, three = (ts.Scenario.load("quickstart").replace({"simulation.steps": steps}).run() for steps in (1, 3))
+    assert three.lanes.steps == 3
+    single, several = (who_sends(run.lanes, run.simulation.network).by_kind for run in (one, three))
+    assert set(single) == set(several)
+    for kind, table in single.items():
+        assert several[kind] == pytest.approx(table, rel=1e-9)
+
+
 def test_rows_of_many_ranks_are_nodes_and_no_byte_is_lost() -> None:
     run = ts.Scenario.load("quickstart").replace({"simulation.detail": "block", "cluster.nodes": 4}).run()
     fine, nodes, pairs = (who_sends(run.lanes, run.simulation.network, most) for most in (64, 31, 2))
