@@ -19,8 +19,12 @@ import trainsim as ts
 from tests.diagnosis_oracle import Row, SlowReplay, rows_of
 from tests.operation_tables import job, order, scattered, table_of
 from trainsim.diagnosis.causes import causes
+from trainsim.diagnosis.causes.slow_network import slow_network
+from trainsim.diagnosis.causes.slow_worker import of_peers
+from trainsim.diagnosis.causes.slow_worker import slow_worker as slow_worker_found
 from trainsim.diagnosis.diagnosing import diagnosed, of_replica, of_stage
 from trainsim.diagnosis.diagnosis import Diagnosis
+from trainsim.diagnosis.evidence import Evidence
 from trainsim.diagnosis.job_replay import JobReplay, types
 from trainsim.diagnosis.lowering import agree, play
 from trainsim.diagnosis.operations import COLUMNS, JobShape, OperationTable, operation_table
@@ -237,6 +241,26 @@ def test_traffic_on_changing_links_is_between_no_pair_in_particular() -> None:
     )  # fmt: skip
     assert one.found[0].kind == "slow network"
     assert "-pp-comm, but between no particular pair of workers" in one.cause
+
+
+def test_the_slow_link_is_the_one_that_loses_most_not_the_one_used_most() -> None:
+    """Its replica is recorded in one step of four; elsewhere messages take as long as usual."""
+
+    def took(row: Row) -> float:
+        message = row["type"].endswith(("-send", "-recv"))
+        return (3.0 if slow_link(row) == 3.0 else 1.0) if message else NOISE(row)
+
+    table = job(JobShape(dp=2, pp=4), took=took, steps=4)
+    some = slow_network(Evidence(JobReplay.of(table.rows((table.dp_rank == 0) | (table.step == 0)))))
+    assert some is not None
+    assert "between 2 workers (DP rank 1, stage 1; DP rank 1, stage 2)" in some.sentence
+
+
+def test_a_worker_whose_passes_scatter_is_not_called_slow() -> None:
+    evidence = Evidence(JobReplay.of(job(JobShape(dp=4, pp=4), took=lengths, steps=1)))
+    ratio = evidence.worker_passes.sum(axis=0) / of_peers(evidence).sum(axis=0)
+    assert ratio.max() > 1.05
+    assert slow_worker_found(evidence) is None
 
 
 def test_one_replica_cannot_tell_a_slow_gpu_from_an_uneven_stage() -> None:
