@@ -25,7 +25,9 @@ from trainsim.measured.comparing import compare_with_trace
 from trainsim.measured.file import FileText
 from trainsim.measured.kernel_categories import category_of
 from trainsim.measured.kineto import measured, profiled
+from trainsim.measured.mending import mendings
 from trainsim.measured.reader import TraceRequest
+from trainsim.measured.step_parts import StepPart
 from trainsim.measured.trace_events import trace_of
 
 STEP = 1000.0
@@ -426,6 +428,14 @@ def test_the_constant_that_was_changed_is_named(key: str, tmp_path: Path) -> Non
     for parts, result in zip(both.parts, (both.before, both.after), strict=True):
         assert sum(parts.values()) == pytest.approx(result.step_time, rel=0.02)
     assert json.loads(json.dumps(both.to_dict()))["mendings"][0]["key"] == key
+
+
+def test_a_factor_multiplies_what_stands_in_the_scenario() -> None:
+    """Twice the time is half the speed; the host counts with the fourth root."""
+    simulated = {StepPart("products", "forward"): 1.0, StepPart("host"): 1.0}
+    measured_parts = {StepPart("products", "forward"): 2.0, StepPart("host"): 16.0}
+    host, products = mendings(simulated, measured_parts, ({}, {}), 18.0)
+    assert (host.seconds, host.factor, products.seconds, products.factor) == (15.0, 2.0, 1.0, 0.5)
 
 
 def test_kernels_are_known_by_their_names() -> None:
